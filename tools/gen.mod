@@ -1,0 +1,15 @@
+// Code generators, pinned apart from the product's own requirements.
+// Run one by `go tool -modfile=tools/gen.mod protoc-gen-go`.
+module github.com/aether-gateway/gateway
+
+go 1.26.0
+
+tool (
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc
+	google.golang.org/protobuf/cmd/protoc-gen-go
+)
+
+require (
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
