@@ -1,0 +1,152 @@
+package wireerr
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+)
+
+var update = flag.Bool("update", false, "write docs/errors.md instead of comparing it")
+
+// page renders the table as the documentation page.
+func page() []byte {
+	var b bytes.Buffer
+	b.WriteString(`# Errors
+
+<!-- Made from the table in internal/wireerr by "go generate ./internal/wireerr"; do not edit. -->
+
+A request that is refused gets one ErrorResponse with its ` + "`request_id`" + `; the stream stays open unless the code is
+terminal. The same conditions end a handshake or a unary call with the gRPC status of the table.
+
+- *Retry*: the same request may succeed later, unchanged, not before ` + "`retry_after_ms`" + ` where it is given. Retry a send
+  with the same ` + "`message_id`" + `: it is then stored once. The ` + "`retryable`" + ` field of a single error may differ from the
+  table where the gateway knows more.
+- *Ends*: the session cannot go on as it is; all other errors concern one request.
+- *Fault*: who can change something: the client, the server, or an operator (policy).
+
+| Code | Retry | Ends | Fault | gRPC status | Meaning |
+| --- | --- | --- | --- | --- | --- |
+`)
+	word := map[bool]string{true: "yes", false: "no"}
+	for _, e := range Table() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", e.Code, word[e.Retryable], word[e.Terminal], e.Fault, e.GRPC, e.Sentence)
+	}
+	return b.Bytes()
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join("..", "..", "docs", "errors.md")
+	if *update {
+		if err := os.WriteFile(file, page(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, page()) {
+		t.Error("docs/errors.md does not match the table; run: go generate ./internal/wireerr")
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	shape := regexp.MustCompile(`^(ERR_[A-Z]+(_[A-Z]+)*|KV_ERROR)$`)
+	seen := map[Code]bool{}
+	for _, e := range Table() {
+		switch {
+		case !shape.MatchString(string(e.Code)):
+			t.Errorf("%s: not a code", e.Code)
+		case seen[e.Code]:
+			t.Errorf("%s: twice", e.Code)
+		case e.Fault.String() == "unknown":
+			t.Errorf("%s: nobody's fault", e.Code)
+		case e.GRPC == codes.OK || e.GRPC == codes.Unknown:
+			t.Errorf("%s: gRPC status %s", e.Code, e.GRPC)
+		case !strings.HasSuffix(e.Sentence, ".") || strings.Contains(e.Sentence, "|"):
+			t.Errorf("%s: %q is no sentence for a table", e.Code, e.Sentence)
+		case e.Retryable && e.Fault == Client:
+			t.Errorf("%s: the client's fault, and yet to be retried unchanged", e.Code)
+		case e.Retryable && e.Terminal:
+			t.Errorf("%s: to be retried in a session that has ended", e.Code)
+		}
+		seen[e.Code] = true
+		if got, ok := Lookup(e.Code); !ok || got != e {
+			t.Errorf("%s: Lookup gives %+v, %v", e.Code, got, ok)
+		}
+	}
+	if len(seen) != 22 {
+		t.Errorf("%d codes, want 22", len(seen))
+	}
+	if _, ok := Lookup("ERR_SOMETHING"); ok {
+		t.Error("an unknown code is found")
+	}
+}
+
+func TestError(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("secret cause")
+	e := New(RateLimited, "over %d messages per second", 5).After(1500*time.Microsecond).With("limit", "5").Because(cause)
+	if e.Code != RateLimited || !e.Retryable || e.RetryAfterMillis() != 2 || e.Details["limit"] != "5" || e.GRPC() != codes.ResourceExhausted {
+		t.Errorf("%+v", e)
+	}
+	if !errors.Is(e, cause) || strings.Contains(e.Error(), "secret") {
+		t.Errorf("cause: %v", e)
+	}
+	if got := From(fmt.Errorf("while sending: %w", e)); got != e {
+		t.Errorf("From does not find the error: %v", got)
+	}
+	if e := New("ERR_NO_SUCH", "x"); e.Code != Internal {
+		t.Errorf("unknown code: %v", e)
+	}
+}
+
+func TestFromHidesForeignErrors(t *testing.T) {
+	t.Parallel()
+	if From(nil) != nil {
+		t.Error("From(nil) is an error")
+	}
+	e := From(fmt.Errorf("password=hunter2: %w", io.ErrUnexpectedEOF))
+	if e.Code != Internal || strings.Contains(e.Error(), "hunter2") || !errors.Is(e, io.ErrUnexpectedEOF) {
+		t.Errorf("%v", e)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{strings.Repeat("€", 1000), "x" + strings.Repeat("\U0001f600", 1000), strings.Repeat("\xff", 5000), "a\xc3"} {
+		e := New(InvalidTopic, "%s", text).With(text, text)
+		if len(e.Message) > maxMessage || !utf8.ValidString(e.Message) {
+			t.Errorf("message of %d bytes, valid %v", len(e.Message), utf8.ValidString(e.Message))
+		}
+		for k, v := range e.Details {
+			if len(k) > maxDetail || len(v) > maxDetail || !utf8.ValidString(k) || !utf8.ValidString(v) {
+				t.Errorf("detail of %d and %d bytes", len(k), len(v))
+			}
+		}
+	}
+	if got := bound(strings.Repeat("€", 1000), maxMessage); !strings.HasSuffix(got, "€") || strings.Contains(got, "?") {
+		t.Errorf("a character was cut in two: …%q", got[len(got)-6:])
+	}
+	e := New(Internal, "x")
+	for i := range 100 {
+		e.With(fmt.Sprint(i), "v")
+	}
+	if len(e.Details) != maxDetails {
+		t.Errorf("%d details", len(e.Details))
+	}
+}
