@@ -1,0 +1,212 @@
+package testservices
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// IgnoreServices makes goleak overlook the goroutines that hold running
+// services. Only tests that call goleak while a service runs need it.
+func IgnoreServices() goleak.Option {
+	return goleak.IgnoreAnyFunction("github.com/aether-gateway/gateway/internal/testservices.(*process).run")
+}
+
+// command says how to start a process.
+type command struct {
+	path string
+	args []string
+	env  []string // whole environment; nothing is inherited
+	dir  string
+	log  string              // file that stdout and stderr are appended to
+	cred *syscall.Credential // nil: the user that runs the tests
+}
+
+// process is a running child. Its methods may be called from any goroutine.
+type process struct {
+	log  string
+	pid  int
+	done chan struct{} // closed when the child was reaped
+	err  error         // valid after done
+}
+
+// start runs the command as a child that the kernel kills when this test
+// binary dies.
+func start(c command) (*process, error) {
+	out, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(c.path, c.args...)
+	cmd.Env = c.env
+	cmd.Dir = c.dir
+	cmd.Stdout, cmd.Stderr = out, out // files: no copying goroutines
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: c.cred,
+		Pdeathsig:  syscall.SIGKILL,
+		Setpgid:    true, // so that its helpers are killed with it
+	}
+	p := &process{log: c.log, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.run(cmd, started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.path, err)
+	}
+	return p, nil
+}
+
+// run starts the child and reaps it. The parent of a child is a thread, not a
+// process: Pdeathsig fires when that thread ends. So this goroutine keeps its
+// thread for as long as the child lives, and takes it along afterwards.
+func (p *process) run(cmd *exec.Cmd, started chan<- error) {
+	runtime.LockOSThread()
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	p.pid = cmd.Process.Pid
+	started <- nil
+	p.err = cmd.Wait()
+	close(p.done)
+}
+
+// signal sends s to the child alone; it does nothing once it was reaped.
+func (p *process) signal(s syscall.Signal) error {
+	if p.exited() {
+		return os.ErrProcessDone
+	}
+	return syscall.Kill(p.pid, s)
+}
+
+// signalTree sends s to the child and its children. PostgreSQL gives each of
+// its processes a group of its own, so the group does not reach them.
+func (p *process) signalTree(s syscall.Signal) error {
+	if err := p.signal(s); err != nil {
+		return err
+	}
+	for _, child := range children(p.pid) {
+		_ = syscall.Kill(child, s) // gone already is fine
+	}
+	return nil
+}
+
+// children returns the ids of the processes whose parent is pid.
+func children(pid int) []int {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var found []int
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread is gone
+		}
+		for field := range strings.FieldsSeq(string(b)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(found, child)
+			}
+		}
+	}
+	return found
+}
+
+// awaitStopped waits until the kernel has stopped all threads of a process that
+// was sent SIGSTOP.
+func (p *process) awaitStopped() error {
+	return p.await(10*time.Second, func() error {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				continue // the thread is gone
+			}
+			// The name in brackets may hold anything; the state follows it.
+			_, after, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
+			if !strings.HasPrefix(after, "T") {
+				return fmt.Errorf("%s: still in state %.1s", file, after)
+			}
+		}
+		return nil
+	})
+}
+
+// kill ends the child and its process group with SIGKILL and waits for it.
+func (p *process) kill() {
+	if !p.exited() {
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL) // gone already is fine
+	}
+	<-p.done
+}
+
+// terminate asks the child to end by s, and kills it if it takes too long.
+func (p *process) terminate(s syscall.Signal, patience time.Duration) {
+	_ = p.signal(s)
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-p.done:
+	case <-t.C:
+		p.kill()
+	}
+}
+
+func (p *process) exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// errExited says that the service ended before it was ready; another port may
+// help.
+var errExited = errors.New("ended before it was ready")
+
+// await polls ready until it returns nil. It gives up when the child ends
+// (errExited) or after the time limit.
+func (p *process) await(limit time.Duration, ready func() error) error {
+	const pause = 10 * time.Millisecond
+	deadline := time.Now().Add(limit)
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not ready after %v: %w", limit, err)
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%w (%v)", errExited, p.err)
+		case <-tick.C:
+		}
+	}
+}
+
+// logTail returns the end of a log file, for error messages.
+func logTail(path string) string {
+	const most = 4 << 10
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return string(bytes.TrimSpace(b))
+}
