@@ -1,0 +1,187 @@
+package delivery
+
+import "fmt"
+
+// AckError says why an acknowledgement was refused. What stood before the
+// offending id in the same frame has been done.
+type AckError struct {
+	ID     uint64
+	Reason AckReason
+}
+
+// AckReason is why an acknowledgement was refused.
+type AckReason uint8
+
+// The reasons.
+const (
+	AckNotDelivered AckReason = iota + 1
+	AckTwice
+	AckInAuto
+)
+
+func (r AckReason) String() string {
+	switch r {
+	case AckNotDelivered:
+		return "was never delivered on this session"
+	case AckTwice:
+		return "is acknowledged already"
+	case AckInAuto:
+		return "needs ack_mode CLIENT"
+	}
+	return "is refused"
+}
+
+func (e *AckError) Error() string {
+	return fmt.Sprintf("delivery %d %s", e.ID, e.Reason)
+}
+
+// Ack acknowledges every delivery up to an id. Repeating the last call, or
+// falling below it, is an error: it is how a client with mixed-up sessions
+// shows.
+func (m *Mailbox) Ack(upTo uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.ackable(upTo); err != nil {
+		return err
+	}
+	if upTo <= m.upTo {
+		return &AckError{upTo, AckTwice}
+	}
+	m.upTo = upTo
+	for id := m.ledger.first; id <= upTo; id++ {
+		m.done(id)
+	}
+	m.ledger.trim()
+	m.signal()
+	return nil
+}
+
+// AckOne acknowledges a single delivery.
+func (m *Mailbox) AckOne(id uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.single(id); err != nil {
+		return err
+	}
+	m.done(id)
+	m.ledger.trim()
+	m.signal()
+	return nil
+}
+
+// Nacked is a delivery that is to be made again.
+type Nacked struct {
+	Inbox *Inbox
+	ID    uint64
+	// Attempts is how often it has been delivered.
+	Attempts uint8
+}
+
+// Nack refuses a delivery. With requeue it stays undone, and whoever feeds
+// the inbox delivers it again (see [Mailbox.Redeliver]); otherwise it is done.
+func (m *Mailbox) Nack(id uint64, requeue bool) (Nacked, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.single(id); err != nil {
+		return Nacked{}, err
+	}
+	r := m.ledger.at(id)
+	n := Nacked{Inbox: r.inbox, ID: id, Attempts: r.attempts + 1}
+	if requeue {
+		r.flags |= recordNacked
+		m.unacked--
+	} else {
+		m.done(id)
+		m.ledger.trim()
+	}
+	m.signal()
+	return n, nil
+}
+
+func (m *Mailbox) ackable(id uint64) error {
+	if m.opts.Mode != Client {
+		return &AckError{id, AckInAuto}
+	}
+	if id == 0 || id > m.highest {
+		return &AckError{id, AckNotDelivered}
+	}
+	return nil
+}
+
+func (m *Mailbox) single(id uint64) error {
+	if err := m.ackable(id); err != nil {
+		return err
+	}
+	if id < m.ledger.first || m.ledger.at(id).flags&(recordDone|recordNacked) != 0 {
+		return &AckError{id, AckTwice}
+	}
+	return nil
+}
+
+// done marks one delivery as done. The lock is held.
+func (m *Mailbox) done(id uint64) {
+	r := m.ledger.at(id)
+	if r.flags&recordDone != 0 {
+		return
+	}
+	if r.flags&recordSent != 0 && r.flags&recordNacked == 0 {
+		m.unacked--
+	}
+	r.flags |= recordDone
+	if r.inbox != nil {
+		r.inbox.moved = true
+	}
+}
+
+// Finish ends a nacked delivery, or one that will not be made again.
+func (m *Mailbox) Finish(id uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id >= m.ledger.first && id < m.ledger.next {
+		m.done(id)
+		m.ledger.trim()
+	}
+	m.signal()
+}
+
+// PositionOf returns where a delivery that is not done stands in the log;
+// known is false as long as the log has not shown it.
+func (m *Mailbox) PositionOf(id uint64) (position uint64, known, open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || id < m.ledger.first || id >= m.ledger.next {
+		return 0, false, false
+	}
+	r := m.ledger.at(id)
+	if r.flags&recordDone != 0 {
+		return 0, false, false
+	}
+	if r.position == none {
+		return 0, false, true
+	}
+	return uint64(r.position), true, true
+}
+
+// Settle decides for Auto mode which written deliveries are done: those after
+// which the stream took window further bytes, and, if the stream is not
+// blocked, those that were written before. Both are bounds that the caller
+// takes from delivery rule A; before is the gateway's running time in ms.
+func (m *Mailbox) Settle(window uint64, before int64, blocked bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opts.Mode != Auto || blocked {
+		return
+	}
+	for id := m.ledger.first; id <= m.highest; id++ {
+		r := m.ledger.at(id)
+		if r.sentEnd == 0 {
+			break
+		}
+		if m.written-r.sentEnd <= window && r.sentAt > before {
+			break
+		}
+		m.done(id)
+	}
+	m.ledger.trim()
+	m.signal()
+}

@@ -1,0 +1,367 @@
+package delivery
+
+import (
+	"github.com/aether-gateway/gateway/internal/envelope"
+)
+
+// Feeder says who hands an inbox its messages. There is one at a time.
+type Feeder uint8
+
+const (
+	// FedByNobody means that it waits for room; its pump looks after it.
+	FedByNobody Feeder = iota
+	// FedByPump means that its session reads recent entries for it.
+	FedByPump
+	// FedByReader means that a reader of the log serves it.
+	FedByReader
+	// FedByTail means that it has joined the tail.
+	FedByTail
+)
+
+// Limits of what waits in an inbox for a fence (delivery rule S2); past them
+// the inbox falls back to reading the log.
+const (
+	maxHeld      = 512
+	maxHeldBytes = 256 << 10
+)
+
+// Inbox is a session's place in the log of one address that it alone reads
+// (delivery rules S1 to S5). Its methods are called by its feeder, or under
+// the lock of its partition; they lock the mailbox.
+type Inbox struct {
+	// Identity and Address are the key of its committed position.
+	Identity, Address string
+	// Skip reports messages that are done already by another key's position.
+	// It may be nil.
+	Skip func(topic []byte, position uint64) bool
+	// Now returns Unix milliseconds.
+	Now func() int64
+	// Expired, if set, is called for each message that came too late.
+	Expired func()
+
+	box    *Mailbox
+	feeder Feeder
+	// at is the position up to which everything was handed on, while the
+	// inbox has not joined the tail (S1, S5).
+	at       int64
+	expected []expectation // by rising seq (S3)
+	held     []heldMessage // S2
+	heldSize int
+	moved    bool  // something became done since the last commit
+	commit   int64 // last committed
+}
+
+type expectation struct {
+	seq uint64
+	id  uint64
+}
+
+type heldMessage struct {
+	envelope []byte
+	seq      uint64
+	fence    uint64
+}
+
+// NewInbox adds an inbox to a mailbox. It begins behind position; from the
+// start of the log if known is false.
+func (m *Mailbox) NewInbox(identity, address string, position uint64, known bool) *Inbox {
+	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none}
+	if known {
+		in.at, in.commit = int64(position), int64(position)
+	}
+	return in
+}
+
+// Mailbox returns the mailbox that the inbox belongs to.
+func (in *Inbox) Mailbox() *Mailbox { return in.box }
+
+// At returns the position up to which everything was handed on; known is
+// false at the start of the log.
+func (in *Inbox) At() (position int64) {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	return in.at
+}
+
+// Advance moves At to a position that the feeder has passed.
+func (in *Inbox) Advance(position int64) {
+	in.box.mu.Lock()
+	in.at = max(in.at, position)
+	in.box.mu.Unlock()
+}
+
+// Jump sets At, also downwards.
+func (in *Inbox) Jump(position int64) {
+	in.box.mu.Lock()
+	in.at = position
+	in.box.mu.Unlock()
+}
+
+// Fed returns the feeder.
+func (in *Inbox) Fed() Feeder {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	return in.feeder
+}
+
+// Feed makes who the feeder, and reports false if the mailbox is closed.
+func (in *Inbox) Feed(who Feeder) bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	if in.box.closed {
+		return false
+	}
+	in.feeder = who
+	return true
+}
+
+// Starve leaves the inbox behind position without a feeder until there is
+// room; its pump then finds it in a batch. What waited for a fence is in the
+// log.
+func (in *Inbox) Starve(position int64) {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.at = max(in.at, position)
+	in.starve()
+}
+
+func (in *Inbox) starve() {
+	in.feeder = FedByNobody
+	in.held, in.heldSize = nil, 0
+	if !in.box.closed {
+		in.box.hungry = append(in.box.hungry, in)
+		in.box.signal()
+	}
+}
+
+// Stored hands over a message that the log showed at position. own says that
+// this gateway wrote it. It reports false if there is no room: the message,
+// and what comes after it, is to be offered again.
+func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return true
+	}
+	if own && in.show(v.Seq, int64(position)) {
+		return true
+	}
+	if in.Skip != nil && in.Skip(v.Topic, position) {
+		return true
+	}
+	if in.expired(v) {
+		return true
+	}
+	_, ok := m.offer(in, v, int64(position), 0)
+	return ok
+}
+
+// show gives an expected delivery its position. Expected ones with a lower
+// seq were never stored and are forgotten (S3).
+func (in *Inbox) show(seq uint64, position int64) bool {
+	n := 0
+	for n < len(in.expected) && in.expected[n].seq < seq {
+		n++
+	}
+	shown := n < len(in.expected) && in.expected[n].seq == seq
+	if shown {
+		if id := in.expected[n].id; id >= in.box.ledger.first {
+			in.box.ledger.at(id).position = position
+		}
+		n++
+	}
+	in.expected = in.expected[n:]
+	if len(in.expected) == 0 {
+		in.expected = nil
+	}
+	return shown
+}
+
+func (in *Inbox) expired(v *envelope.View) bool {
+	if v.ExpiresAtMS == 0 || in.Now == nil || !v.Expired(in.Now()) {
+		return false
+	}
+	if in.Expired != nil {
+		in.Expired()
+	}
+	return true
+}
+
+// Live hands over a message before it is stored (S3), or keeps it until the
+// tail has shown fence (S2). seen is what the tail has shown. It reports
+// false if there is no room; the inbox is then to fall back.
+func (in *Inbox) Live(v *envelope.View, raw []byte, fence, seen uint64) bool {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return true
+	}
+	if fence > seen {
+		return in.hold(raw, v.Seq, fence)
+	}
+	return in.live(v)
+}
+
+func (in *Inbox) live(v *envelope.View) bool {
+	if in.expired(v) {
+		in.expect(v.Seq, 0)
+		return true
+	}
+	id, ok := in.box.offer(in, v, none, 0)
+	if ok {
+		in.expect(v.Seq, id)
+	}
+	return ok
+}
+
+func (in *Inbox) expect(seq, id uint64) {
+	i := len(in.expected)
+	for i > 0 && in.expected[i-1].seq > seq {
+		i--
+	}
+	in.expected = append(in.expected, expectation{})
+	copy(in.expected[i+1:], in.expected[i:])
+	in.expected[i] = expectation{seq, id}
+}
+
+func (in *Inbox) hold(raw []byte, seq, fence uint64) bool {
+	if len(in.held) >= maxHeld || in.heldSize+len(raw) > maxHeldBytes {
+		return false
+	}
+	in.held = append(in.held, heldMessage{append([]byte(nil), raw...), seq, fence})
+	in.heldSize += len(raw)
+	return true
+}
+
+// Holding reports whether messages wait for a fence.
+func (in *Inbox) Holding() bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	return len(in.held) > 0
+}
+
+// Unfence hands over what waited for a fence that seen has reached. It
+// reports false if there was no room.
+func (in *Inbox) Unfence(seen uint64) bool {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := in.held[:0]
+	for _, h := range in.held {
+		if h.fence > seen {
+			kept = append(kept, h)
+			continue
+		}
+		in.heldSize -= len(h.envelope)
+		var v envelope.View
+		if v.Parse(h.envelope) != nil {
+			continue
+		}
+		if !in.live(&v) {
+			return false
+		}
+	}
+	clear(in.held[len(kept):])
+	in.held = kept
+	return true
+}
+
+// Expecting reports whether a live delivery has yet to be seen in the log.
+func (in *Inbox) Expecting() bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	return len(in.expected) > 0
+}
+
+// Redeliver makes a nacked delivery again, with a new id.
+func (in *Inbox) Redeliver(id uint64, v *envelope.View, position uint64, attempts uint8) bool {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || id < m.ledger.first || m.ledger.at(id).flags&recordDone != 0 {
+		return true
+	}
+	if !in.expired(v) {
+		if _, ok := m.offer(in, v, int64(position), attempts); !ok {
+			return false
+		}
+	}
+	m.done(id)
+	m.ledger.trim()
+	return true
+}
+
+// Return hands over a message that another worker did not finish.
+func (in *Inbox) Return(v *envelope.View, position uint64, attempts uint8) bool {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	if in.expired(v) {
+		return true
+	}
+	_, ok := m.offer(in, v, int64(position), attempts)
+	return ok
+}
+
+// Watermark returns the highest position up to which everything is done, if
+// the log was handed on up to at (S5).
+func (in *Inbox) Watermark(at int64) (position int64) {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if in.feeder != FedByTail {
+		at = in.at
+	}
+	if lowest, ok := m.ledger.lowest(in); ok && lowest-1 < at {
+		return lowest - 1
+	}
+	return at
+}
+
+// Due reports whether the inbox has something worth committing: deliveries
+// that became done since the last call.
+func (in *Inbox) Due() bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	due := in.moved
+	in.moved = false
+	return due
+}
+
+// Committed records what was committed, and reports whether it moved.
+func (in *Inbox) Committed(position int64) bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	if position <= in.commit {
+		return false
+	}
+	in.commit = position
+	return true
+}
+
+// Unfinished returns the deliveries of an inbox that are not done, oldest
+// first: position and how often each was delivered.
+func (in *Inbox) Unfinished() []Unfinished {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []Unfinished
+	for id := m.ledger.first; id < m.ledger.next; id++ {
+		r := m.ledger.at(id)
+		if r.inbox == in && r.flags&recordDone == 0 && r.position != none {
+			list = append(list, Unfinished{uint64(r.position), r.attempts + 1})
+		}
+	}
+	return list
+}
+
+// Unfinished is a delivery that was not done when its session ended.
+type Unfinished struct {
+	Position uint64
+	Attempts uint8
+}

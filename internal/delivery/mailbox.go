@@ -1,0 +1,230 @@
+package delivery
+
+import (
+	"sync"
+
+	"github.com/aether-gateway/gateway/internal/envelope"
+)
+
+// AckMode says who declares a delivery done.
+type AckMode uint8
+
+const (
+	// Auto is for clients that cannot acknowledge: delivery rule A.
+	Auto AckMode = iota
+	// Client waits for the client's acknowledgement.
+	Client
+)
+
+// Options bounds a [Mailbox].
+type Options struct {
+	Mode AckMode
+	// MaxUnacked is how many tracked deliveries may be out and not
+	// acknowledged in Client mode; default 256.
+	MaxUnacked int
+	// QueueBytes is how much may wait in each of the two data lanes; a single
+	// larger frame passes an empty lane. Default 1 MiB.
+	QueueBytes int
+	// ControlBytes is how much may wait of receipts and errors before the
+	// client counts as one that does not read; default 8 MiB.
+	ControlBytes int
+}
+
+const (
+	defaultMaxUnacked   = 256
+	defaultQueueBytes   = 1 << 20
+	defaultControlBytes = 8 << 20
+
+	maxQueueFrames = 4096
+	// openRecords is how far deliveries may run ahead of the first that is not
+	// done, as a multiple of MaxUnacked (delivery rule S6).
+	openRecords = 16
+	// autoRecords bounds the ledger in Auto mode, where bytes and time move it.
+	autoRecords = 1 << 17
+)
+
+func (o Options) withDefaults() Options {
+	if o.MaxUnacked <= 0 {
+		o.MaxUnacked = defaultMaxUnacked
+	}
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = defaultQueueBytes
+	}
+	if o.ControlBytes <= 0 {
+		o.ControlBytes = defaultControlBytes
+	}
+	return o
+}
+
+// Mailbox is all that waits for one session. Any goroutine may fill it; one,
+// the pump, empties it.
+type Mailbox struct {
+	opts Options
+	wake chan struct{} // capacity 1: a wake-up is never lost and never waited for
+
+	mu     sync.Mutex
+	closed bool
+	asleep bool
+	// Urgent frames (errors, signals, heartbeats) go first, then replies
+	// (receipts), then deliveries. The first two end the session when they
+	// overflow, a shared delivery drops the oldest, a tracked one is left in
+	// the log.
+	urgent, replies, shared, tracked lane
+	sharedTopics                     []*Topic // whose frames wait in shared, oldest first
+	lagged                           []*Topic // topics with frames dropped and not told yet
+
+	ledger  ledger
+	unacked int      // sent and not done
+	highest uint64   // the last delivery id that was taken
+	upTo    uint64   // the last cumulative acknowledgement
+	hungry  []*Inbox // inboxes that nobody feeds, until there is room
+
+	written uint64 // bytes given to the stream, for Auto mode
+}
+
+// Topic is a shared subscription of one session, as far as losses of it are
+// counted.
+type Topic struct {
+	Name           string
+	dropped, bytes uint64
+}
+
+// Gap is what a slow reader lost of a shared topic.
+type Gap struct {
+	Topic          string
+	Dropped, Bytes uint64
+}
+
+// NewMailbox returns an empty mailbox.
+func NewMailbox(o Options) *Mailbox {
+	return &Mailbox{opts: o.withDefaults(), wake: make(chan struct{}, 1), ledger: newLedger()}
+}
+
+// Mode returns the mailbox's acknowledgement mode.
+func (m *Mailbox) Mode() AckMode { return m.opts.Mode }
+
+// Wake is signalled when there is something to take. It serves the pump.
+func (m *Mailbox) Wake() <-chan struct{} { return m.wake }
+
+// signal wakes the pump if it sleeps. The lock is held.
+func (m *Mailbox) signal() {
+	if !m.asleep {
+		return
+	}
+	m.asleep = false
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Kick makes the pump look again.
+func (m *Mailbox) Kick() {
+	m.mu.Lock()
+	m.signal()
+	m.mu.Unlock()
+}
+
+// Urgent queues a frame that goes before all others. It reports false if the
+// client reads so little that it must be ended.
+func (m *Mailbox) Urgent(frame []byte) bool { return m.push(&m.urgent, frame) }
+
+// Reply queues the answer to something that the client asked.
+func (m *Mailbox) Reply(frame []byte) bool { return m.push(&m.replies, frame) }
+
+func (m *Mailbox) push(l *lane, frame []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return true
+	}
+	if m.urgent.bytes+m.replies.bytes+len(frame) > m.opts.ControlBytes {
+		return false
+	}
+	l.pushFrame(frame)
+	m.signal()
+	return true
+}
+
+// Shared queues a frame of a topic that is not tracked. If the reader is too
+// slow, the oldest go, counted by topic.
+func (m *Mailbox) Shared(t *Topic, frame []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	for m.shared.frames > 0 &&
+		(m.shared.bytes+len(frame) > m.opts.QueueBytes || m.shared.frames >= maxQueueFrames) {
+		m.dropOldest()
+	}
+	m.shared.pushFrame(frame)
+	m.sharedTopics = append(m.sharedTopics, t)
+	m.signal()
+}
+
+func (m *Mailbox) dropOldest() {
+	old, _, _ := m.shared.pop(nil)
+	t := m.sharedTopics[0]
+	m.sharedTopics = m.sharedTopics[1:]
+	if t.dropped == 0 {
+		m.lagged = append(m.lagged, t)
+	}
+	t.dropped++
+	t.bytes += uint64(len(old))
+}
+
+// room reports whether a tracked frame fits.
+func (m *Mailbox) room(size int) bool {
+	if m.tracked.frames > 0 &&
+		(m.tracked.bytes+size > m.opts.QueueBytes || m.tracked.frames >= maxQueueFrames) {
+		return false
+	}
+	if m.opts.Mode == Auto {
+		return m.ledger.len() < autoRecords
+	}
+	return m.ledger.len() < openRecords*m.opts.MaxUnacked
+}
+
+// offer queues a tracked delivery. The lock is held.
+func (m *Mailbox) offer(in *Inbox, v *envelope.View, position int64, attempts uint8) (id uint64, ok bool) {
+	d := envelope.Delivery{ID: m.ledger.next, Redelivered: attempts > 0}
+	if position != none {
+		d.Position, d.Known = uint64(position), true
+	}
+	size := v.FrameSize(d)
+	if !m.room(size) {
+		return 0, false
+	}
+	id = m.ledger.add(record{inbox: in, position: position, attempts: attempts})
+	m.tracked.push(size, func(dst []byte) []byte { return v.AppendFrame(dst, d) })
+	m.signal()
+	return id, true
+}
+
+// Close drops what waits and accepts nothing more. The ledger stays, for the
+// last watermark.
+func (m *Mailbox) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.urgent.clear()
+	m.replies.clear()
+	m.shared.clear()
+	m.tracked.clear()
+	m.sharedTopics, m.lagged, m.hungry = nil, nil, nil
+	m.asleep = true
+	m.signal()
+}
+
+// Load returns how much tracked work the session has, and whether it would
+// take more. It serves the choice between competing workers.
+func (m *Mailbox) Load() (load int, willing bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	load = m.tracked.frames
+	if m.opts.Mode == Client {
+		load += m.unacked
+	}
+	return load, !m.closed && load < m.opts.MaxUnacked && m.room(0)
+}

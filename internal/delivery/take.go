@@ -1,0 +1,129 @@
+package delivery
+
+// Batch is what a pump took: frames in the order in which they go out. It is
+// reused; its frames are valid until the next Take with it.
+type Batch struct {
+	Frames [][]byte
+	// Gaps are losses to tell before the frames.
+	Gaps []Gap
+	// Feed are inboxes that have room again and are not fed by a tail.
+	Feed []*Inbox
+
+	retired []*chunk
+	taken   []takenDelivery
+}
+
+type takenDelivery struct {
+	id    uint64
+	index int // in Frames
+}
+
+const (
+	batchFrames = 64
+	batchBytes  = 64 << 10
+)
+
+func (b *Batch) reset() {
+	for _, c := range b.retired {
+		c.release()
+	}
+	clear(b.Frames)
+	b.Frames, b.Gaps, b.Feed = b.Frames[:0], b.Gaps[:0], b.Feed[:0]
+	b.retired, b.taken = b.retired[:0], b.taken[:0]
+}
+
+// Take fills b with what may go out now and reports whether that is anything.
+// If not, the pump waits for [Mailbox.Wake].
+func (m *Mailbox) Take(b *Batch) bool {
+	b.reset()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bytes := 0
+	bytes = b.takeAll(&m.urgent, bytes)
+	bytes = b.takeAll(&m.replies, bytes)
+	bytes = m.takeShared(b, bytes)
+	m.takeTracked(b, bytes)
+	m.takeHungry(b)
+	if len(b.Frames) == 0 && len(b.Gaps) == 0 && len(b.Feed) == 0 {
+		m.asleep = true
+		return false
+	}
+	return true
+}
+
+func (b *Batch) full(bytes int) bool { return len(b.Frames) >= batchFrames || bytes >= batchBytes }
+
+func (b *Batch) takeAll(l *lane, bytes int) int {
+	for l.frames > 0 && !b.full(bytes) {
+		bytes += b.pop(l)
+	}
+	return bytes
+}
+
+func (b *Batch) pop(l *lane) int {
+	frame, retired, _ := l.pop(b.retired)
+	b.retired = retired
+	b.Frames = append(b.Frames, frame)
+	return len(frame)
+}
+
+func (m *Mailbox) takeShared(b *Batch, bytes int) int {
+	for _, t := range m.lagged {
+		b.Gaps = append(b.Gaps, Gap{Topic: t.Name, Dropped: t.dropped, Bytes: t.bytes})
+		t.dropped, t.bytes = 0, 0
+	}
+	m.lagged = m.lagged[:0]
+	for m.shared.frames > 0 && !b.full(bytes) {
+		m.sharedTopics = m.sharedTopics[1:]
+		bytes += b.pop(&m.shared)
+	}
+	if m.shared.frames == 0 {
+		m.sharedTopics = nil
+	}
+	return bytes
+}
+
+// takeTracked lets tracked deliveries out as far as the window reaches.
+func (m *Mailbox) takeTracked(b *Batch, bytes int) {
+	for m.tracked.frames > 0 && !b.full(bytes) {
+		if m.opts.Mode == Client && m.unacked >= m.opts.MaxUnacked {
+			return
+		}
+		m.highest++
+		r := m.ledger.at(m.highest)
+		r.flags |= recordSent
+		m.unacked++
+		b.taken = append(b.taken, takenDelivery{id: m.highest, index: len(b.Frames)})
+		bytes += b.pop(&m.tracked)
+	}
+}
+
+// takeHungry hands out the inboxes that wait for room once half of it is free.
+func (m *Mailbox) takeHungry(b *Batch) {
+	if len(m.hungry) == 0 || m.tracked.bytes > m.opts.QueueBytes/2 || m.tracked.frames > maxQueueFrames/2 || !m.room(0) {
+		return
+	}
+	b.Feed = append(b.Feed, m.hungry...)
+	m.hungry = m.hungry[:0]
+}
+
+// Written records that the first n frames of b were handed to the stream at
+// now, in ms of the gateway's running time. It matters in Auto mode.
+func (m *Mailbox) Written(b *Batch, now int64) {
+	if m.opts.Mode != Auto {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := 0
+	for i, frame := range b.Frames {
+		m.written += uint64(len(frame))
+		if next < len(b.taken) && b.taken[next].index == i {
+			if id := b.taken[next].id; id >= m.ledger.first {
+				r := m.ledger.at(id)
+				r.sentAt, r.sentEnd = now, m.written
+			}
+			next++
+		}
+	}
+}

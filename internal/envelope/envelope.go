@@ -1,0 +1,211 @@
+// Package envelope encodes and reads what the log stores of a message,
+// aether.v1.MessageEnvelope, and turns it into the frame that a receiver gets.
+//
+// It does by hand what the generated code does with more allocations, because
+// every message passes here several times: a tail reads each envelope of its
+// partition, also those that concern nobody on its gateway. Tests compare it
+// with the generated code. It decides nothing.
+package envelope
+
+import (
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Kind says what an envelope is.
+type Kind uint8
+
+// The kinds of aether.v1.MessageEnvelope.Kind.
+const (
+	Message    Kind = 0
+	Progress   Kind = 1
+	Marker     Kind = 2
+	DeadLetter Kind = 3
+)
+
+// Field numbers of aether.v1.MessageEnvelope.
+const (
+	fieldSource    = 1
+	fieldPayload   = 2
+	fieldType      = 3
+	fieldTimestamp = 4
+	fieldMetadata  = 5
+	fieldWorkspace = 6
+	fieldOnBehalf  = 7
+	fieldMessageID = 100
+	fieldSubject   = 101
+	fieldTopic     = 102
+	fieldOrigin    = 103
+	fieldOriginSeq = 104
+	fieldExpiresAt = 105
+	fieldKind      = 106
+)
+
+// ErrMalformed says that bytes are no envelope.
+var ErrMalformed = errors.New("envelope: malformed")
+
+// Envelope is what a gateway writes. Nothing in it that a client must not
+// choose comes from a client.
+type Envelope struct {
+	Source      string
+	Payload     []byte
+	Type        int32
+	TimestampMS int64
+	Metadata    map[string]string
+	Workspace   string
+	MessageID   string
+	Subject     string
+	Topic       string
+	// Origin and Seq recognise a stored copy (delivery rule P3).
+	Origin, Seq uint64
+	// ExpiresAtMS is 0 for never.
+	ExpiresAtMS int64
+	Kind        Kind
+}
+
+// Append appends the encoded envelope to dst.
+func (e *Envelope) Append(dst []byte) []byte {
+	dst = appendString(dst, fieldSource, e.Source)
+	if len(e.Payload) > 0 {
+		dst = protowire.AppendTag(dst, fieldPayload, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, e.Payload)
+	}
+	dst = appendVarint(dst, fieldType, uint64(int64(e.Type)))
+	dst = appendVarint(dst, fieldTimestamp, uint64(e.TimestampMS))
+	for k, v := range e.Metadata {
+		dst = protowire.AppendTag(dst, fieldMetadata, protowire.BytesType)
+		dst = protowire.AppendVarint(dst, uint64(2+protowire.SizeBytes(len(k))+protowire.SizeBytes(len(v))))
+		dst = protowire.AppendTag(dst, 1, protowire.BytesType)
+		dst = protowire.AppendString(dst, k)
+		dst = protowire.AppendTag(dst, 2, protowire.BytesType)
+		dst = protowire.AppendString(dst, v)
+	}
+	dst = appendString(dst, fieldWorkspace, e.Workspace)
+	dst = appendString(dst, fieldMessageID, e.MessageID)
+	dst = appendString(dst, fieldSubject, e.Subject)
+	dst = appendString(dst, fieldTopic, e.Topic)
+	if e.Origin != 0 {
+		dst = protowire.AppendTag(dst, fieldOrigin, protowire.Fixed64Type)
+		dst = protowire.AppendFixed64(dst, e.Origin)
+	}
+	dst = appendVarint(dst, fieldOriginSeq, e.Seq)
+	dst = appendVarint(dst, fieldExpiresAt, uint64(e.ExpiresAtMS))
+	return appendVarint(dst, fieldKind, uint64(e.Kind))
+}
+
+func appendString(dst []byte, field protowire.Number, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	return protowire.AppendString(dst, s)
+}
+
+func appendVarint(dst []byte, field protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, field, protowire.VarintType)
+	return protowire.AppendVarint(dst, v)
+}
+
+// View is a decoded envelope. Its slices point into the bytes it was read
+// from.
+type View struct {
+	Source, Payload, Workspace, OnBehalf, MessageID, Subject, Topic []byte
+
+	Type        int32
+	TimestampMS int64
+	Origin, Seq uint64
+	ExpiresAtMS int64
+	Kind        Kind
+
+	raw         []byte
+	metadata    int // bytes that the metadata takes in a frame
+	hasMetadata bool
+}
+
+// Parse reads an envelope into v, which it overwrites. It allocates nothing.
+func (v *View) Parse(b []byte) error {
+	*v = View{raw: b}
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return ErrMalformed
+		}
+		b = b[n:]
+		switch typ {
+		case protowire.BytesType:
+			val, n := protowire.ConsumeBytes(b)
+			if n < 0 {
+				return ErrMalformed
+			}
+			b = b[n:]
+			v.setBytes(num, val)
+		case protowire.VarintType:
+			val, n := protowire.ConsumeVarint(b)
+			if n < 0 {
+				return ErrMalformed
+			}
+			b = b[n:]
+			v.setVarint(num, val)
+		case protowire.Fixed64Type:
+			val, n := protowire.ConsumeFixed64(b)
+			if n < 0 {
+				return ErrMalformed
+			}
+			b = b[n:]
+			if num == fieldOrigin {
+				v.Origin = val
+			}
+		default:
+			n := protowire.ConsumeFieldValue(num, typ, b)
+			if n < 0 {
+				return ErrMalformed
+			}
+			b = b[n:]
+		}
+	}
+	return nil
+}
+
+func (v *View) setBytes(num protowire.Number, val []byte) {
+	switch num {
+	case fieldSource:
+		v.Source = val
+	case fieldPayload:
+		v.Payload = val
+	case fieldMetadata:
+		v.hasMetadata = true
+		v.metadata += sizeTag(frameMetadata) + protowire.SizeBytes(len(val))
+	case fieldWorkspace:
+		v.Workspace = val
+	case fieldOnBehalf:
+		v.OnBehalf = val
+	case fieldMessageID:
+		v.MessageID = val
+	case fieldSubject:
+		v.Subject = val
+	case fieldTopic:
+		v.Topic = val
+	}
+}
+
+func (v *View) setVarint(num protowire.Number, val uint64) {
+	switch num {
+	case fieldType:
+		v.Type = int32(val)
+	case fieldTimestamp:
+		v.TimestampMS = int64(val)
+	case fieldOriginSeq:
+		v.Seq = val
+	case fieldExpiresAt:
+		v.ExpiresAtMS = int64(val)
+	case fieldKind:
+		v.Kind = Kind(val)
+	}
+}
+
+// Expired reports whether the message must not be delivered any more.
+func (v *View) Expired(nowMS int64) bool { return v.ExpiresAtMS != 0 && nowMS > v.ExpiresAtMS }
