@@ -1,0 +1,206 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// session is one connection of a writer, from an opened producer to its end.
+type session struct {
+	// sent is the highest id handed to this producer, under the writer's
+	// lock; 0 means that the whole suffix has to be sent again.
+	sent uint64
+
+	wake  chan struct{} // buffered: there is something for the sender to look at
+	reset chan struct{} // buffered: the connection is to be dropped
+	stop  chan struct{} // closed: over
+}
+
+func newSession() *session {
+	return &session{
+		wake:  make(chan struct{}, 1),
+		reset: make(chan struct{}, 1),
+		stop:  make(chan struct{}),
+	}
+}
+
+func (s *session) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drop asks for the end of the session; nil has none.
+func (s *session) drop() {
+	if s == nil {
+		return
+	}
+	select {
+	case s.reset <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the writer connected until it stops.
+func (w *Writer[T]) run() {
+	retry := newBackoff()
+	failures := 0
+	for {
+		s := newSession()
+		p, err := guardOpen(&w.guard, w.stop, func(ctx context.Context) (Producer, error) {
+			return w.o.Driver.OpenProducer(ctx, w.o.Partition, w.o.Name, func(id uint64) { w.confirmed(s, id) })
+		})
+		if err == nil {
+			err = w.knownOnlyToUs(p)
+		}
+		switch {
+		case errors.Is(err, ErrNameUsed):
+			w.o.Logger.Error("the log knows this producer's name from somebody else; nothing is written", "error", err)
+			w.fail(err)
+			return
+		case err == nil:
+			w.o.Logger.Info("writer connected", "failures", failures)
+			failures = 0
+			before := w.o.Clock.Now()
+			w.serve(s, p)
+			if w.o.Clock.Now().Sub(before) > retry.MaxInterval {
+				retry.Reset()
+			}
+			w.o.Logger.Info("writer lost its connection")
+		case !errors.Is(err, errStopped):
+			if failures++; failures == 1 {
+				w.o.Logger.Warn("writer cannot connect; it keeps trying", "error", err)
+			}
+		}
+		if !pause(w.o.Clock, retry.NextBackOff(), w.stop) {
+			return
+		}
+	}
+}
+
+// knownOnlyToUs closes a producer whose name has stored ids that this writer
+// has not given: everything up to them would be confirmed and dropped
+// (delivery rule P1).
+func (w *Writer[T]) knownOnlyToUs(p Producer) error {
+	w.mu.Lock()
+	given := w.lastID
+	w.mu.Unlock()
+	last := p.LastID()
+	if last <= given {
+		return nil
+	}
+	w.guard.close(p)
+	return fmt.Errorf("%w: last id %d, given %d", ErrNameUsed, last, given)
+}
+
+// serve sends through p until its connection ends, is reset, or the writer
+// stops.
+func (w *Writer[T]) serve(s *session, p Producer) {
+	w.mu.Lock()
+	w.session = s
+	w.wantItem, w.wantRoom = false, false
+	w.mu.Unlock()
+
+	sender := make(chan struct{})
+	go func() {
+		defer close(sender)
+		w.send(s, p)
+	}()
+	select {
+	case <-p.Done():
+	case <-sender:
+	case <-s.reset:
+	case <-w.stop:
+	}
+
+	w.mu.Lock()
+	w.session = nil
+	w.downSince = w.o.Clock.Now()
+	w.mu.Unlock()
+	close(s.stop)
+	closed := w.guard.close(p)
+	if w.guard.wait(sender) && closed {
+		return
+	}
+	// The producer was left behind and may still read the entries.
+	w.o.Logger.Warn("a producer does not close; it is left behind")
+	w.mu.Lock()
+	for _, b := range w.suffix {
+		b.shared = true
+	}
+	w.mu.Unlock()
+}
+
+// send is the flusher of one session (delivery rule P2): it alone gives ids
+// and enqueues, so ids rise in the order of enqueueing. It ends with the
+// session, or when the producer refuses.
+func (w *Writer[T]) send(s *session, p Producer) {
+	timer := w.o.Clock.NewTimer(w.o.Pace)
+	defer timer.Stop()
+	var last time.Time // when the last new entry went
+	for {
+		id, data, wait := w.next(s, &last)
+		switch {
+		case id != 0:
+			// No lock is held: Send may block until a confirm is taken.
+			if p.Send(id, data) != nil {
+				return
+			}
+		case wait > 0:
+			timer.Reset(wait)
+			select {
+			case <-timer.C():
+			case <-s.stop:
+				return
+			}
+		default:
+			select {
+			case <-s.wake:
+			case <-s.stop:
+				return
+			}
+		}
+	}
+}
+
+// next returns the entry to be sent now; or how long to wait for the pace; or
+// neither, when the sender has to sleep until it is woken.
+func (w *Writer[T]) next(s *session, last *time.Time) (id uint64, data []byte, wait time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session != s {
+		return 0, nil, 0 // over; stop is closed or about to be
+	}
+	for _, b := range w.suffix {
+		if b.id > s.sent {
+			b.empty()
+			b.sentAt = w.o.Clock.Now()
+			s.sent = b.id
+			return b.id, b.data, 0
+		}
+	}
+	if len(w.pending) == 0 {
+		w.wantItem = true
+		return 0, nil, 0
+	}
+	if len(w.suffix) >= w.o.MaxUnconfirmed {
+		w.wantRoom = true
+		return 0, nil, 0
+	}
+	now := w.o.Clock.Now()
+	if wait := last.Add(w.o.Pace).Sub(now); wait > 0 {
+		return 0, nil, wait
+	}
+	b := w.pending[0]
+	copy(w.pending, w.pending[1:])
+	w.pending[len(w.pending)-1] = nil
+	w.pending = w.pending[:len(w.pending)-1]
+	w.lastID++
+	b.id, b.sentAt = w.lastID, now
+	w.suffix = append(w.suffix, b)
+	s.sent, *last = b.id, now
+	return b.id, b.data, 0
+}

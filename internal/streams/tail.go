@@ -1,0 +1,200 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+)
+
+// TailOptions configure a [Tail]. Driver and Handle are required.
+type TailOptions struct {
+	Driver    Driver
+	Partition int
+	// Start is where the first opening begins, and every one until an entry
+	// was handled. Usually [Next].
+	Start Start
+	// Handle gets the entries, with rising offsets, each once, also over
+	// reconnects, from one goroutine at a time. While it runs the tail reads
+	// no further.
+	Handle func(Entry)
+	// Up is called when the log was opened or reopened, before the first
+	// Handle of that opening.
+	Up func()
+	// Down is called when an opening has ended, after the last Handle of it.
+	Down func(error)
+	// Logger gets lost and regained connections. Default: none.
+	Logger *slog.Logger
+	// Clock defaults to [RealClock].
+	Clock Clock
+}
+
+// Tail reads on at the end of a partition, whatever happens to its
+// connection: it reopens behind the last entry that it has handed on.
+//
+// A peer that is silent and one that has nothing to say look alike. Who knows
+// that something should have come calls [Tail.Reset].
+//
+// Methods are safe for concurrent use; Close must not be called from a
+// callback. A Tail must be closed.
+type Tail struct {
+	o     TailOptions
+	guard guard
+
+	// handling is held while a callback runs; it guards what follows.
+	handling sync.Mutex
+	current  *opening // whose entries are handed on
+	last     uint64   // offset of the last entry handled
+	handled  bool     // there is such an entry
+
+	reset    chan struct{} // buffered
+	stop     chan struct{}
+	stopOnce sync.Once
+	stopped  chan struct{}
+}
+
+// opening is one consumer of a tail.
+type opening struct {
+	up chan struct{} // closed when Up was called: entries may pass
+	// over is closed when the consumer is given up: entries that still come
+	// are dropped.
+	over chan struct{}
+}
+
+var errReset = errors.New("streams: tail was reset")
+
+// NewTail returns a tail and starts it. It connects in the background.
+func NewTail(o TailOptions) *Tail {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = RealClock()
+	}
+	if o.Up == nil {
+		o.Up = func() {}
+	}
+	if o.Down == nil {
+		o.Down = func(error) {}
+	}
+	o.Logger = o.Logger.With("partition", o.Partition)
+	t := &Tail{
+		o:       o,
+		guard:   guard{clock: o.Clock},
+		reset:   make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	go t.run()
+	return t
+}
+
+// Reset drops the connection and reopens behind the last handled entry.
+func (t *Tail) Reset() {
+	select {
+	case t.reset <- struct{}{}:
+	default:
+	}
+}
+
+// Close stops the tail. When it has returned, nothing is called any more.
+func (t *Tail) Close() {
+	t.stopOnce.Do(func() { close(t.stop) })
+	<-t.stopped
+}
+
+func (t *Tail) run() {
+	defer close(t.stopped)
+	retry := newBackoff()
+	failures := 0
+	for {
+		o := &opening{up: make(chan struct{}), over: make(chan struct{})}
+		c, err := guardOpen(&t.guard, t.stop, func(ctx context.Context) (Consumer, error) {
+			return t.o.Driver.OpenConsumer(ctx, t.o.Partition, t.from(), func(e Entry) { t.handle(o, e) })
+		})
+		switch {
+		case err == nil:
+			t.o.Logger.Info("tail connected", "failures", failures)
+			failures = 0
+			before := t.o.Clock.Now()
+			t.serve(o, c)
+			if t.o.Clock.Now().Sub(before) > retry.MaxInterval {
+				retry.Reset()
+			}
+		default:
+			// A consumer that comes late may already be handing entries over.
+			close(o.over)
+			if failures++; failures == 1 && !errors.Is(err, errStopped) {
+				t.o.Logger.Warn("tail cannot connect; it keeps trying", "error", err)
+			}
+		}
+		if !pause(t.o.Clock, retry.NextBackOff(), t.stop) {
+			return
+		}
+	}
+}
+
+func (t *Tail) from() Start {
+	t.handling.Lock()
+	defer t.handling.Unlock()
+	if t.handled {
+		return From(t.last + 1)
+	}
+	return t.o.Start
+}
+
+// serve hands entries on until the connection ends, is reset, or the tail is
+// closed.
+func (t *Tail) serve(o *opening, c Consumer) {
+	select {
+	case <-t.reset: // was meant for an earlier connection
+	default:
+	}
+	t.handling.Lock()
+	t.current = o
+	t.o.Up()
+	t.handling.Unlock()
+	close(o.up)
+
+	err := ErrClosed
+	select {
+	case <-c.Done():
+	case <-t.reset:
+		err = errReset
+	case <-t.stop:
+	}
+
+	// Entries that wait in handle give way before the lock is asked for, so
+	// that a consumer that has much to hand on cannot go on for long.
+	close(o.over)
+	t.handling.Lock()
+	t.current = nil
+	t.o.Down(err)
+	t.handling.Unlock()
+	t.o.Logger.Info("tail lost its connection", "error", err)
+	if !t.guard.close(c) {
+		t.o.Logger.Warn("a consumer does not close; it is left behind")
+	}
+}
+
+// handle hands an entry on if its opening is the present one and the entry is
+// new.
+func (t *Tail) handle(o *opening, e Entry) {
+	select {
+	case <-o.up:
+	case <-o.over:
+		return
+	}
+	t.handling.Lock()
+	defer t.handling.Unlock()
+	if t.current != o || (t.handled && e.Offset <= t.last) {
+		return
+	}
+	select {
+	case <-o.over:
+		return
+	default:
+	}
+	t.last, t.handled = e.Offset, true
+	t.o.Handle(e)
+}
