@@ -1,0 +1,230 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+// assign parses raw, which is text from the environment or a flag or a value
+// that YAML has typed, by the key's type, checks its range and stores it.
+func assign(k *Key, field, raw any) error {
+	switch to := field.(type) {
+	case *[]string:
+		items, err := list(raw)
+		if err != nil {
+			return err
+		}
+		for i, item := range items {
+			if items[i], err = parseURL(item, k.Schemes); err != nil {
+				return at(i, len(items), err)
+			}
+		}
+		*to = items
+		return nil
+	case *[]KeyFile:
+		items, err := list(raw)
+		if err != nil {
+			return err
+		}
+		files := make([]KeyFile, 0, len(items))
+		for i, item := range items {
+			f, err := parseKeyFile(item)
+			if err != nil {
+				return at(i, len(items), err)
+			}
+			files = append(files, f)
+		}
+		*to = files
+		return nil
+	case *[]Placement:
+		rules, err := parsePlacement(raw)
+		if err != nil {
+			return err
+		}
+		*to = rules
+		return nil
+	}
+	text, err := scalar(raw)
+	if err != nil {
+		return err
+	}
+	switch to := field.(type) {
+	case *string:
+		v, err := parseText(k, text)
+		if err == nil {
+			*to = v
+		}
+		return err
+	case *bool:
+		v, err := parseBool(text)
+		if err == nil {
+			*to = v
+		}
+		return err
+	case *int64:
+		v, err := parseInt(text)
+		if err == nil {
+			err = inRange(k, v, func(n int64) string { return strconv.FormatInt(n, 10) })
+		}
+		if err == nil {
+			*to = v
+		}
+		return err
+	case *time.Duration:
+		v, err := ParseDuration(text)
+		if err == nil {
+			err = inRange(k, int64(v), func(n int64) string { return FormatDuration(time.Duration(n)) })
+		}
+		if err == nil {
+			*to = v
+		}
+		return err
+	case *Size:
+		v, err := ParseSize(text)
+		if err == nil {
+			err = inRange(k, int64(v), func(n int64) string { return Size(n).String() })
+		}
+		if err == nil {
+			*to = v
+		}
+		return err
+	}
+	return fmt.Errorf("has a type that cannot be set (%T)", field)
+}
+
+func parseText(k *Key, text string) (string, error) {
+	switch {
+	case k.Type == TypeListen && k.Name == "ops_addr" && text == Off:
+		return Off, nil
+	case k.Type == TypeListen:
+		return parseListen(text)
+	case k.Type == TypeURL && text == "":
+		return "", nil
+	case k.Type == TypeURL:
+		return parseURL(text, k.Schemes)
+	case len(k.Values) > 0 && !slices.Contains(k.Values, text):
+		return "", fmt.Errorf("%q is not accepted; accepted are %s", text, strings.Join(k.Values, ", "))
+	}
+	if printable(text) != text {
+		return "", errors.New("is longer than 80 bytes or holds control characters")
+	}
+	return text, nil
+}
+
+func inRange(k *Key, v int64, show func(int64) string) error {
+	if v == 0 && k.ZeroOff || v >= k.Min && v <= k.Max {
+		return nil
+	}
+	none := ""
+	if k.ZeroOff {
+		none = ", or 0 for no limit"
+	}
+	return fmt.Errorf("%s is out of range; accepted is %s to %s%s", show(v), show(k.Min), show(k.Max), none)
+}
+
+// scalar is the text of a single value.
+func scalar(raw any) (string, error) {
+	switch v := raw.(type) {
+	case string:
+		return v, nil
+	case bool, int, int64, uint64:
+		return fmt.Sprint(v), nil
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return strconv.FormatInt(int64(v), 10), nil
+		}
+		return strconv.FormatFloat(v, 'g', -1, 64), nil
+	case []any:
+		return "", errors.New("takes one value, not a list")
+	case map[string]any:
+		return "", errors.New("takes one value, not keys and values")
+	}
+	return "", errors.New("takes a plain value")
+}
+
+// list is a YAML list, or text with commas.
+func list(raw any) ([]string, error) {
+	var items []string
+	switch v := raw.(type) {
+	case []any:
+		for i, item := range v {
+			text, err := scalar(item)
+			if err != nil {
+				return nil, at(i, len(v), err)
+			}
+			items = append(items, text)
+		}
+	default:
+		text, err := scalar(raw)
+		if err != nil {
+			return nil, err
+		}
+		if text == "" {
+			return nil, nil
+		}
+		items = strings.Split(text, ",")
+	}
+	for i := range items {
+		if items[i] = strings.TrimSpace(items[i]); items[i] == "" {
+			return nil, at(i, len(items), errors.New("is empty"))
+		}
+	}
+	return items, nil
+}
+
+// at says which item of a list an error is about.
+func at(i, n int, err error) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("item %d of %d: %w", i+1, n, err)
+}
+
+func parseKeyFile(s string) (KeyFile, error) {
+	if alg, path, ok := strings.Cut(s, ":"); ok && alg == "HS256" {
+		if path == "" {
+			return KeyFile{}, errors.New("HS256: names no file")
+		}
+		return KeyFile{Path: path, Alg: alg}, nil
+	}
+	return KeyFile{Path: s}, nil
+}
+
+// parsePlacement reads the rules from YAML, or from text in YAML's flow form.
+func parsePlacement(raw any) ([]Placement, error) {
+	if text, ok := raw.(string); ok {
+		raw = nil
+		if err := yamlv3.Unmarshal([]byte(text), &raw); err != nil {
+			return nil, errors.New(yamlError(err))
+		}
+	}
+	if raw == nil {
+		return nil, nil
+	}
+	items, ok := raw.([]any)
+	if !ok {
+		return nil, errors.New("takes a list of rules such as [{prefix: metric}, {workspace: big, max_age: 1d}]")
+	}
+	rules := make([]Placement, 0, len(items))
+	var errs []error
+	for i, item := range items {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			errs = append(errs, at(i, len(items), errors.New("is no rule; write {prefix: …}, {workspace: …} or {address: …}")))
+			continue
+		}
+		rule, err := parseRule(fields)
+		if err != nil {
+			errs = append(errs, at(i, len(items), err))
+		}
+		rules = append(rules, rule)
+	}
+	return rules, errors.Join(errs...)
+}

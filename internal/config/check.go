@@ -1,0 +1,72 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// check finds what is wrong between keys. found are the problems so far: a key
+// that is among them is not judged again.
+func (c *Config) check(found Problems) Problems {
+	var ps Problems
+	bad := func(key string) bool {
+		return slices.ContainsFunc(found, func(p Problem) bool { return p.Key == key })
+	}
+	add := func(key, format string, args ...any) {
+		ps = append(ps, Problem{Key: key, Source: c.sources[key], Text: fmt.Sprintf(format, args...)})
+	}
+	for i := range table {
+		k := &table[i]
+		if k.Required == c.Mode && c.Mode != "" && !bad(k.Name) && c.isEmpty(k) {
+			add(k.Name, "must be set for `gateway %s`: in the file, or by %s", c.Mode, k.Env())
+		}
+	}
+	if c.GRPCAddr != "" && c.GRPCAddr == c.HTTPAddr && !strings.HasSuffix(c.GRPCAddr, ":0") {
+		add("http_addr", "is the same as grpc_addr (%s); each needs a port of its own", c.GRPCAddr)
+	}
+	if c.OpsAddr != Off && !strings.HasSuffix(c.OpsAddr, ":0") && (c.OpsAddr == c.GRPCAddr || c.OpsAddr == c.HTTPAddr) {
+		add("ops_addr", "is the same as another listen address (%s)", c.OpsAddr)
+	}
+	if !bad("session.max_unacked") && !bad("session.max_unacked_limit") && c.Session.MaxUnacked > c.Session.MaxUnackedLimit {
+		add("session.max_unacked", "is %d, above session.max_unacked_limit (%d)", c.Session.MaxUnacked, c.Session.MaxUnackedLimit)
+	}
+	if !bad("streams.retention.max_bytes") && !bad("streams.segment_bytes") &&
+		c.Streams.Retention.MaxBytes > 0 && c.Streams.SegmentBytes > c.Streams.Retention.MaxBytes {
+		add("streams.segment_bytes", "is %s, above streams.retention.max_bytes (%s): nothing would ever be removed", c.Streams.SegmentBytes, c.Streams.Retention.MaxBytes)
+	}
+	if !bad("session.queue_bytes") && !bad("max_payload") && c.Session.QueueBytes < c.MaxPayload+4*kib && c.IsSet("session.queue_bytes") {
+		add("session.queue_bytes", "is %s; the largest message (max_payload %s) must fit", c.Session.QueueBytes, c.MaxPayload)
+	}
+	if c.Auth.Issuer == "" && !bad("auth.issuer") {
+		add("auth.issuer", "must not be empty")
+	}
+	if c.Auth.Audience == "" && !bad("auth.audience") {
+		add("auth.audience", "must not be empty")
+	}
+	if c.Mode == Dev && c.DataDir == "" && !bad("data_dir") {
+		add("data_dir", "must not be empty")
+	}
+	seen := map[Placement]bool{}
+	for i, rule := range c.Streams.Placement {
+		key := Placement{Prefix: rule.Prefix, Workspace: rule.Workspace, Address: rule.Address}
+		if seen[key] {
+			add("streams.placement", "rule %d repeats an earlier one and would never be used", i+1)
+		}
+		seen[key] = true
+	}
+	return ps
+}
+
+// isEmpty reports whether a key that must be set is not.
+func (c *Config) isEmpty(k *Key) bool {
+	switch v := k.field(c).(type) {
+	case *string:
+		return *v == ""
+	case *[]string:
+		return len(*v) == 0
+	case *[]KeyFile:
+		return len(*v) == 0
+	}
+	return false
+}

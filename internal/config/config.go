@@ -1,0 +1,117 @@
+package config
+
+import "time"
+
+// Mode is the way in which the gateway runs.
+type Mode string
+
+const (
+	// Dev keeps everything in one directory and one process.
+	Dev Mode = "dev"
+	// Serve uses RabbitMQ and PostgreSQL.
+	Serve Mode = "serve"
+)
+
+// Size is a number of bytes.
+type Size int64
+
+// Config is a checked configuration. It is made by [Load] and not changed
+// afterwards; the zero value is not usable.
+type Config struct {
+	Mode Mode
+
+	GRPCAddr, HTTPAddr, OpsAddr string
+	InstanceID                  string
+	DataDir                     string
+
+	Postgres struct {
+		URL     string
+		Migrate bool
+	}
+	Redis struct {
+		URL string
+	}
+	RabbitMQ struct {
+		StreamURLs []string
+	}
+
+	JWT struct {
+		KeyFiles []KeyFile
+	}
+	Auth struct {
+		Issuer, Audience string
+		Anonymous        bool
+		Leeway           time.Duration
+	}
+
+	MaxPayload Size
+	Rate       struct {
+		// Messages and Bytes are per identity and second, 0 for no limit.
+		Messages int64
+		Bytes    Size
+	}
+	Admission struct {
+		Rate int64
+	}
+
+	Streams struct {
+		Partitions int64
+		Placement  []Placement
+		// SegmentBytes is the unit in which retention removes.
+		SegmentBytes Size
+		Retention    struct {
+			// MaxAge and MaxBytes are per stream, 0 for no limit.
+			MaxAge   time.Duration
+			MaxBytes Size
+		}
+	}
+
+	Session struct {
+		MaxUnacked, MaxUnackedLimit int64
+		InitTimeout, WriteTimeout   time.Duration
+		HeartbeatInterval           time.Duration
+		KeepaliveTime               time.Duration
+		KeepaliveTimeout            time.Duration
+		QueueBytes                  Size
+		ControlFrames               int64
+		ControlBytes                Size
+	}
+
+	Runtime struct {
+		MaxBytes Size
+	}
+	Tasks struct {
+		StartDeadline, GraceWindow time.Duration
+	}
+	Workspaces struct {
+		AutoCreate bool
+	}
+	Shutdown struct {
+		Timeout time.Duration
+	}
+	GRPC struct {
+		Reflection bool
+	}
+	Log struct {
+		Level, Format string
+	}
+
+	sources map[string]Source
+}
+
+// KeyFile is one file with a key for credentials.
+type KeyFile struct {
+	Path string
+	// Alg is "HS256" if the operator said that the file is a secret, else "":
+	// the file's name and content tell.
+	Alg string
+}
+
+// Placement gives addresses a stream of their own. Exactly one of Prefix,
+// Workspace and Address is set.
+type Placement struct {
+	Prefix, Workspace, Address string
+	// MaxAge and MaxBytes of the stream; 0 takes streams.retention.
+	MaxAge   time.Duration
+	MaxBytes Size
+}

@@ -1,0 +1,119 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Markdown is the documentation page of all keys.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString(`# Configuration
+
+<!-- Generated from the key table in internal/config. Do not edit: run "go test ./internal/config -run TestDocumentation -update". -->
+
+A value comes from the first of: a flag, the environment, the YAML file of ` + "`--config`" + `, the default.
+A key ` + "`a.b.c`" + ` is ` + "`c`" + ` in section ` + "`b`" + ` of section ` + "`a`" + ` of the file, and the variable ` + "`AETHER_A_B_C`" + ` of the environment,
+where an empty variable counts as not set and a list is written with commas.
+
+Unknown keys and variables are errors, and all problems are reported at once: ` + "`gateway config check`" + ` finds them without starting
+anything, ` + "`gateway config print`" + ` shows every value, where it came from, and no password.
+
+Durations are written as ` + "`250ms`, `20s`, `1h30m`, `7d`" + `; sizes as bytes, or with ` + "`KB`, `MB`, `GB`" + ` (1000) or ` + "`KiB`, `MiB`, `GiB`" + ` (1024).
+
+` + "`AETHER_ADDR` and `AETHER_TOKEN`" + ` belong to the client commands (` + "`gateway send`, `gateway connect`" + `) and configure no gateway.
+
+| key | type | default | range | meaning |
+| --- | --- | --- | --- | --- |
+`)
+	for i := range table {
+		k := &table[i]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, k.Type, k.defaultCell(), k.rangeCell(), k.docCell())
+	}
+	b.WriteString(`
+## A file for ` + "`serve`" + `
+
+` + "```yaml\n" + Example + "```\n")
+	return b.String()
+}
+
+// Example is a complete file for serve, checked by a test.
+const Example = `grpc_addr: 0.0.0.0:50051
+http_addr: 0.0.0.0:8080
+
+postgres:
+  url: postgres://aether:secret@db.internal:5432/aether
+rabbitmq:
+  stream_url:
+    - rabbitmq-stream://aether:secret@mq-1.internal:5552/%2f
+    - rabbitmq-stream://aether:secret@mq-2.internal:5552/%2f
+jwt:
+  key_file: [/etc/aether/signing.hs256]
+
+streams:
+  retention:
+    max_age: 14d
+    max_bytes: 50GiB
+  placement:
+    - prefix: metric
+      max_age: 1d
+    - workspace: imports
+`
+
+func (k *Key) defaultCell() string {
+	text := code(k.Default)
+	if k.DevDefault != "" {
+		text += ", in `dev` " + code(k.DevDefault)
+	}
+	return text
+}
+
+func code(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return "`" + s + "`"
+}
+
+func (k *Key) rangeCell() string {
+	var show func(int64) string
+	switch k.Type {
+	case TypeInt:
+		show = func(n int64) string { return strconv.FormatInt(n, 10) }
+	case TypeSize:
+		show = func(n int64) string { return Size(n).String() }
+	case TypeDuration:
+		show = func(n int64) string { return FormatDuration(time.Duration(n)) }
+	case TypeString:
+		if len(k.Values) > 0 {
+			return "`" + strings.Join(k.Values, "`, `") + "`"
+		}
+		return ""
+	default:
+		return ""
+	}
+	text := show(k.Min) + " – " + show(k.Max)
+	if k.ZeroOff {
+		text = "0, " + text
+	}
+	return text
+}
+
+func (k *Key) docCell() string {
+	text := k.Doc
+	if k.Required != "" {
+		text += " Required for `" + string(k.Required) + "`."
+	}
+	if k.Flag != "" {
+		text += " Flag `" + k.Flag + "`."
+	}
+	if k.Only != "" {
+		text += " Only for `" + string(k.Only) + "`."
+	}
+	if k.Later != "" {
+		text += " *No effect yet: " + k.Later + ".*"
+	}
+	return text
+}

@@ -1,0 +1,226 @@
+package config
+
+import "time"
+
+// table is the one list of keys.
+var table = []Key{
+	{
+		Name: "grpc_addr", Type: TypeListen, Default: "127.0.0.1:50051", Flag: "--grpc-addr",
+		Doc:   "Where clients connect by gRPC. Port 0 picks a free one; an empty host means every interface.",
+		field: func(c *Config) any { return &c.GRPCAddr },
+	},
+	{
+		Name: "http_addr", Type: TypeListen, Default: "127.0.0.1:8080", Flag: "--http-addr",
+		Doc:   "The HTTP port: start page, `/healthz`, `/readyz`; under `dev` also `/metrics`.",
+		field: func(c *Config) any { return &c.HTTPAddr },
+	},
+	{
+		Name: "ops_addr", Type: TypeListen, Default: "127.0.0.1:9464", DevDefault: Off,
+		Doc: "The operators' port: `/metrics`, and `/readyz` with reasons. `off` closes it. " +
+			"If nobody has set it and the default port is taken, a free one is used and the log names it.",
+		field: func(c *Config) any { return &c.OpsAddr },
+	},
+	{
+		Name: "instance_id", Type: TypeString,
+		Doc:   "The name of this gateway in logs. Without one, the host's name and a random part.",
+		field: func(c *Config) any { return &c.InstanceID },
+	},
+	{
+		Name: "data_dir", Type: TypeString, Default: ".aether", Only: Dev, Flag: "--data-dir",
+		Doc:   "The directory that holds everything `dev` keeps: messages, positions, its signing key.",
+		field: func(c *Config) any { return &c.DataDir },
+	},
+
+	{
+		Name: "postgres.url", Type: TypeURL, Schemes: []string{"postgres", "postgresql"}, Only: Serve, Required: Serve,
+		Doc:   "The PostgreSQL database that keeps positions: `postgres://USER:PASSWORD@HOST:PORT/NAME`.",
+		field: func(c *Config) any { return &c.Postgres.URL },
+	},
+	{
+		Name: "postgres.migrate", Type: TypeBool, Default: "false", Only: Serve, Flag: "--migrate",
+		Doc:   "Bring the database's schema up to date at start, as `gateway migrate up` does.",
+		field: func(c *Config) any { return &c.Postgres.Migrate },
+	},
+	{
+		Name: "rabbitmq.stream_url", Type: TypeURLs, Schemes: []string{"rabbitmq-stream"}, Only: Serve, Required: Serve,
+		Doc:   "The RabbitMQ nodes by the stream protocol: `rabbitmq-stream://USER:PASSWORD@HOST:5552/%2f`, several for a cluster.",
+		field: func(c *Config) any { return &c.RabbitMQ.StreamURLs },
+	},
+	{
+		Name: "redis.url", Type: TypeURL, Schemes: []string{"redis", "rediss"}, Only: Serve,
+		Later: "a gateway runs alone and keeps leases in its own memory",
+		Doc:   "The Redis that several gateways share: `redis://HOST:PORT`.",
+		field: func(c *Config) any { return &c.Redis.URL },
+	},
+
+	{
+		Name: "jwt.key_file", Type: TypeKeyFiles, Required: Serve,
+		Doc: "Files with keys that credentials may be signed with; several while keys are exchanged. The bytes of an HS256 secret, at least 32, " +
+			"in a file named `*.hs256` or written as `HS256:PATH`. `dev` makes one in its data directory and takes these as well.",
+		field: func(c *Config) any { return &c.JWT.KeyFiles },
+	},
+	{
+		Name: "auth.issuer", Type: TypeString, Default: "aether",
+		Doc:   "The `iss` that a credential must carry.",
+		field: func(c *Config) any { return &c.Auth.Issuer },
+	},
+	{
+		Name: "auth.audience", Type: TypeString, Default: "aether",
+		Doc:   "The `aud` that a credential must carry.",
+		field: func(c *Config) any { return &c.Auth.Audience },
+	},
+	{
+		Name: "auth.leeway", Type: TypeDuration, Default: "30s", Min: 0, Max: seconds(30),
+		Doc:   "How far clocks may differ when a credential's times are checked at connect.",
+		field: func(c *Config) any { return &c.Auth.Leeway },
+	},
+	{
+		Name: "auth.anonymous", Type: TypeBool, Default: "false", Later: "everybody needs a credential",
+		Doc:   "Let agents, tasks and users on loopback connect without a credential.",
+		field: func(c *Config) any { return &c.Auth.Anonymous },
+	},
+	{
+		Name: "workspaces.auto_create", Type: TypeBool, Default: "false", DevDefault: "true",
+		Later: "every workspace exists that a credential names",
+		Doc:   "Whether a workspace exists as soon as somebody names it.",
+		field: func(c *Config) any { return &c.Workspaces.AutoCreate },
+	},
+
+	{
+		Name: "max_payload", Type: TypeSize, Default: "1000000", Min: 1, Max: MaxPayloadLimit,
+		Doc:   "The largest payload of a message. At most 1,000,000 bytes: a broker's frame holds 1 MiB with the envelope.",
+		field: func(c *Config) any { return &c.MaxPayload },
+	},
+	{
+		Name: "rate.messages", Type: TypeInt, Default: "1000", Min: 0, Max: 1_000_000_000, Later: "no rate is limited",
+		Doc:   "Messages that an identity may send per second, with twice that as burst. 0 is no limit.",
+		field: func(c *Config) any { return &c.Rate.Messages },
+	},
+	{
+		Name: "rate.bytes", Type: TypeSize, Default: "16MiB", Min: 0, Max: 1 * tib, Later: "no rate is limited",
+		Doc:   "Bytes that an identity may send per second, with twice that as burst. 0 is no limit.",
+		field: func(c *Config) any { return &c.Rate.Bytes },
+	},
+	{
+		Name: "admission.rate", Type: TypeInt, Default: "500", Min: 0, Max: 1_000_000, Later: "no rate is limited",
+		Doc:   "New sessions per second. 0 is no limit.",
+		field: func(c *Config) any { return &c.Admission.Rate },
+	},
+
+	{
+		Name: "streams.partitions", Type: TypeInt, Default: "4", DevDefault: "1", Min: 1, Max: 256,
+		Doc:   "The number of streams that addresses share. Fixed when a deployment is born.",
+		field: func(c *Config) any { return &c.Streams.Partitions },
+	},
+	{
+		Name: "streams.placement", Type: TypePlacement,
+		Doc: "Rules that give addresses a stream of their own: a list of `{prefix: …}`, `{workspace: …}` or `{address: …}`, each with its own " +
+			"`max_age` and `max_bytes` if wanted. The first one that matches decides.",
+		field: func(c *Config) any { return &c.Streams.Placement },
+	},
+	{
+		Name: "streams.retention.max_age", Type: TypeDuration, Default: "7d", Min: seconds(1), Max: int64(10 * 365 * day), ZeroOff: true,
+		Doc:   "How long a stream keeps messages. 0 is no limit. Retention removes whole segments.",
+		field: func(c *Config) any { return &c.Streams.Retention.MaxAge },
+	},
+	{
+		Name: "streams.retention.max_bytes", Type: TypeSize, Default: "20GiB", DevDefault: "1GiB", Min: 1 * kib, Max: 1024 * tib, ZeroOff: true,
+		Doc:   "How large a stream may grow. 0 is no limit. Retention removes whole segments.",
+		field: func(c *Config) any { return &c.Streams.Retention.MaxBytes },
+	},
+	{
+		Name: "streams.segment_bytes", Type: TypeSize, Default: "128MiB", Min: 1 * kib, Max: 3 * gib,
+		Doc:   "The size of a segment, the unit in which retention removes.",
+		field: func(c *Config) any { return &c.Streams.SegmentBytes },
+	},
+
+	{
+		Name: "session.max_unacked", Type: TypeInt, Default: "256", Min: 1, Max: 65_536,
+		Doc:   "Unacknowledged messages at which delivery to a client waits, if the client asks for no number of its own.",
+		field: func(c *Config) any { return &c.Session.MaxUnacked },
+	},
+	{
+		Name: "session.max_unacked_limit", Type: TypeInt, Default: "4096", Min: 1, Max: 65_536,
+		Doc:   "The most that a client may ask for instead.",
+		field: func(c *Config) any { return &c.Session.MaxUnackedLimit },
+	},
+	{
+		Name: "session.init_timeout", Type: TypeDuration, Default: "10s", Min: int64(100 * time.Millisecond), Max: seconds(600),
+		Doc:   "How long a new connection may take to say who it is.",
+		field: func(c *Config) any { return &c.Session.InitTimeout },
+	},
+	{
+		Name: "session.write_timeout", Type: TypeDuration, Default: "60s", Min: int64(100 * time.Millisecond), Max: seconds(3600),
+		Doc:   "How long a connection may be blocked before it is ended.",
+		field: func(c *Config) any { return &c.Session.WriteTimeout },
+	},
+	{
+		Name: "session.heartbeat_interval", Type: TypeDuration, Default: "15s", Min: int64(100 * time.Millisecond), Max: seconds(600),
+		Doc:   "How long a connection may be silent before the gateway sends a heartbeat.",
+		field: func(c *Config) any { return &c.Session.HeartbeatInterval },
+	},
+	{
+		Name: "session.keepalive_time", Type: TypeDuration, Default: "10s", Min: seconds(1), Max: seconds(3600),
+		Doc:   "How long a connection may be idle before the transport is asked whether the peer is there.",
+		field: func(c *Config) any { return &c.Session.KeepaliveTime },
+	},
+	{
+		Name: "session.keepalive_timeout", Type: TypeDuration, Default: "10s", Min: int64(100 * time.Millisecond), Max: seconds(600),
+		Doc:   "How long the peer may take to answer that.",
+		field: func(c *Config) any { return &c.Session.KeepaliveTimeout },
+	},
+	{
+		Name: "session.queue_bytes", Type: TypeSize, Default: "1MiB", Min: 64 * kib, Max: 1 * gib,
+		Doc:   "Bytes that wait for one slow client in memory; what is more waits in the log.",
+		field: func(c *Config) any { return &c.Session.QueueBytes },
+	},
+	{
+		Name: "session.control_frames", Type: TypeInt, Default: "64", Min: 8, Max: 65_536,
+		Doc:   "Receipts, errors and notices that wait for one slow client.",
+		field: func(c *Config) any { return &c.Session.ControlFrames },
+	},
+	{
+		Name: "session.control_bytes", Type: TypeSize, Default: "256KiB", Min: 16 * kib, Max: 64 * mib,
+		Doc:   "The same in bytes.",
+		field: func(c *Config) any { return &c.Session.ControlBytes },
+	},
+	{
+		Name: "runtime.max_bytes", Type: TypeSize, Default: "1GiB", Min: 1 * mib, Max: 1 * tib,
+		Later: "each session is bounded by session.queue_bytes, their sum is not",
+		Doc:   "Memory that all declared buffers together may take.",
+		field: func(c *Config) any { return &c.Runtime.MaxBytes },
+	},
+	{
+		Name: "tasks.start_deadline", Type: TypeDuration, Default: "60s", Min: int64(100 * time.Millisecond), Max: seconds(86_400),
+		Later: "no tasks are started",
+		Doc:   "How long a started worker may take to connect.",
+		field: func(c *Config) any { return &c.Tasks.StartDeadline },
+	},
+	{
+		Name: "tasks.grace_window", Type: TypeDuration, Default: "30s", Min: 0, Max: seconds(86_400),
+		Later: "no tasks are started",
+		Doc:   "How long a worker may be gone before its task fails.",
+		field: func(c *Config) any { return &c.Tasks.GraceWindow },
+	},
+
+	{
+		Name: "grpc.reflection", Type: TypeBool, Default: "false", DevDefault: "true",
+		Doc:   "Answer gRPC reflection, so that tools can list the service.",
+		field: func(c *Config) any { return &c.GRPC.Reflection },
+	},
+	{
+		Name: "shutdown.timeout", Type: TypeDuration, Default: "20s", Min: int64(100 * time.Millisecond), Max: seconds(3600),
+		Doc:   "How long a shutdown may take, whatever clients do.",
+		field: func(c *Config) any { return &c.Shutdown.Timeout },
+	},
+	{
+		Name: "log.level", Type: TypeString, Default: "info", Values: []string{"debug", "info", "warn", "error"},
+		Doc:   "The least level that is logged.",
+		field: func(c *Config) any { return &c.Log.Level },
+	},
+	{
+		Name: "log.format", Type: TypeString, Default: "auto", Values: []string{"auto", "json", "text"},
+		Doc:   "`auto` is text on a terminal and JSON otherwise.",
+		field: func(c *Config) any { return &c.Log.Format },
+	},
+}
