@@ -178,7 +178,7 @@ var errExited = errors.New("ended before it was ready")
 // await polls ready until it returns nil. It gives up when the child ends
 // (errExited) or after the time limit.
 func (p *process) await(limit time.Duration, ready func() error) error {
-	const pause = 10 * time.Millisecond
+	const pause = 20 * time.Millisecond
 	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(pause)
 	defer tick.Stop()

@@ -74,7 +74,31 @@ func NewBroker(tb testing.TB) *Broker {
 			tb.Errorf("testservices: RabbitMQ: %v", err)
 		}
 	})
+	if err := b.beam.await(brokerStartLimit, b.settled); err != nil {
+		tb.Fatalf("testservices: RabbitMQ: %v", err)
+	}
 	return b
+}
+
+// settled tells whether the node would survive a kill. For a second after its
+// first stream was declared it would not: the name of the coordinator of
+// streams is then in memory only, and a node that comes back without it has no
+// stream available, ever.
+func (b *Broker) settled() error {
+	files, err := filepath.Glob(b.path("mnesia/*/coordination/*/names.dets"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		names, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(names, []byte("rabbit_stream_coordinator")) {
+			return nil
+		}
+	}
+	return errors.New("the coordinator of streams is not on disk")
 }
 
 // URL returns the address for a stream client.
@@ -308,7 +332,7 @@ func (b *Broker) boot() error {
 }
 
 // ready tells whether the node has said that it is up, which it does after the
-// plugins' listeners, and accepts stream connections.
+// plugins' listeners, and serves a stream.
 func (b *Broker) ready() error {
 	log, err := os.ReadFile(b.path("console.log"))
 	if err != nil {
@@ -317,7 +341,7 @@ func (b *Broker) ready() error {
 	if int64(len(log)) < b.booted || !bytes.Contains(log[b.booted:], []byte("completed with")) {
 		return errors.New("the broker has not completed its start")
 	}
-	return dial(b.streamPort)
+	return probe(b.streamPort)
 }
 
 // end kills the node and its epmd.
