@@ -1,0 +1,40 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/logs"
+)
+
+// libraryLog is where the client library's own messages go. The library has one
+// logger for the whole process, so the driver opened last decides.
+var libraryLog atomic.Pointer[slog.Logger]
+
+func init() {
+	// Before any goroutine of the library runs: its logger is not guarded.
+	logs.SetLogger(bridge{})
+}
+
+// bridge hands the library's messages to slog, one level lower than it rates
+// them: what it calls an error is often an answer that the driver handles.
+type bridge struct{}
+
+func (bridge) Error(message string, v ...any) { say(slog.LevelWarn, message, v) }
+func (bridge) Warn(message string, v ...any)  { say(slog.LevelInfo, message, v) }
+func (bridge) Info(message string, v ...any)  { say(slog.LevelDebug, message, v) }
+
+// Debug drops its message: some are sent per confirm.
+func (bridge) Debug(string, ...any) {}
+
+func say(level slog.Level, message string, v []any) {
+	l := libraryLog.Load()
+	if l == nil || !l.Enabled(context.Background(), level) {
+		return
+	}
+	text := strings.TrimSpace(fmt.Sprintf(strings.ReplaceAll(message, "%w", "%v"), v...))
+	l.Log(context.Background(), level, "stream client: "+text)
+}
