@@ -210,14 +210,14 @@ func parsePlacement(raw any) ([]Placement, error) {
 	}
 	items, ok := raw.([]any)
 	if !ok {
-		return nil, errors.New("takes a list of rules such as [{prefix: metric}, {workspace: big, max_age: 1d}]")
+		return nil, errors.New("takes a list of rules such as [{prefix: metric}, {prefix: ag, workspace: big}]")
 	}
 	rules := make([]Placement, 0, len(items))
 	var errs []error
 	for i, item := range items {
 		fields, ok := item.(map[string]any)
 		if !ok {
-			errs = append(errs, at(i, len(items), errors.New("is no rule; write {prefix: …}, {workspace: …} or {address: …}")))
+			errs = append(errs, at(i, len(items), errors.New("is no rule; write {prefix: …}, {prefix: …, workspace: …} or {address: …}")))
 			continue
 		}
 		rule, err := parseRule(fields)

@@ -47,13 +47,13 @@ func (c *Config) check(found Problems) Problems {
 	if c.Mode == Dev && c.DataDir == "" && !bad("data_dir") {
 		add("data_dir", "must not be empty")
 	}
-	seen := map[Placement]bool{}
 	for i, rule := range c.Streams.Placement {
-		key := Placement{Prefix: rule.Prefix, Workspace: rule.Workspace, Address: rule.Address}
-		if seen[key] {
-			add("streams.placement", "rule %d repeats an earlier one and would never be used", i+1)
+		for j, earlier := range c.Streams.Placement[:i] {
+			if earlier.covers(rule) {
+				add("streams.placement", "rule %d is never used: rule %d takes its addresses", i+1, j+1)
+				break
+			}
 		}
-		seen[key] = true
 	}
 	return ps
 }

@@ -107,11 +107,9 @@ type KeyFile struct {
 	Alg string
 }
 
-// Placement gives addresses a stream of their own. Exactly one of Prefix,
-// Workspace and Address is set.
+// Placement gives the addresses that it matches a stream of their own: one
+// Address, or all with a Prefix, or those with a Prefix in a Workspace.
 type Placement struct {
-	Prefix, Workspace, Address string
-	// MaxAge and MaxBytes of the stream; 0 takes streams.retention.
-	MaxAge   time.Duration
-	MaxBytes Size
+	Address           string
+	Prefix, Workspace string
 }

@@ -195,12 +195,22 @@ streams: {retention: {max_bytes: 1G}, partitions: [1, 2], placement: {prefix: ag
 streams:
   placement:
     - {prefix: agent}
-    - {workspace: "a b", max_ages: 1d}
+    - {workspace: "a b", prefixes: ag}
     - {prefix: ag, address: "ag::w::i::s"}
+    - {prefix: us, workspace: w}
+    - ag
 `, want: []string{
-			`streams.placement (file FILE): item 1 of 3: prefix: "agent" is no prefix of an address; ` +
-				`item 2 of 3: max_ages: there is no such field; did you mean max_age?; workspace: invalid address "a b": a segment contains white space (segment 1); ` +
-				`item 3 of 3: a rule has exactly one of prefix, workspace and address`,
+			`streams.placement (file FILE): item 1 of 5: prefix: "agent" is no prefix of an address; ` +
+				`item 2 of 5: prefixes: there is no such field; did you mean prefix?; workspace: invalid address "a b": a segment contains white space (segment 1); ` +
+				`item 3 of 5: a rule has a prefix or an address, and not both; ` +
+				`item 4 of 5: workspace: cannot be given with prefix us, whose addresses do not begin with one; ` +
+				`item 5 of 5: is no rule; write {prefix: …}, {prefix: …, workspace: …} or {address: …}`,
+		}},
+		{name: "placement never used", mode: Dev, environ: []string{
+			"AETHER_STREAMS_PLACEMENT=[{address: 'ag::w::i::s'}, {prefix: ag, workspace: w}, {prefix: ag}, {prefix: ag, workspace: x}, {prefix: ga, workspace: w}, {address: 'ga::w'}]",
+		}, want: []string{
+			"streams.placement (environment AETHER_STREAMS_PLACEMENT): rule 4 is never used: rule 3 takes its addresses",
+			"streams.placement (environment AETHER_STREAMS_PLACEMENT): rule 6 is never used: rule 5 takes its addresses",
 		}},
 		{name: "between keys", mode: Dev, environ: []string{
 			"AETHER_GRPC_ADDR=:1", "AETHER_HTTP_ADDR=:1", "AETHER_SESSION_MAX_UNACKED=5000", "AETHER_STREAMS_SEGMENT_BYTES=2GiB", "AETHER_AUTH_ISSUER= ",
@@ -288,12 +298,12 @@ func TestNotes(t *testing.T) {
 // What print shows can be set again and gives the same.
 func TestPrintedValuesCanBeSet(t *testing.T) {
 	t.Parallel()
-	file := writeFile(t, "streams: {placement: [{prefix: metric, max_age: 1d}, {address: 'ag::w::i::s', max_bytes: 5GB}, {workspace: 'w'}]}\njwt: {key_file: [a.hs256, 'HS256:b']}\n")
+	file := writeFile(t, "streams: {placement: [{prefix: metric}, {address: 'ag::w::i::s'}, {prefix: ag, workspace: 'w'}]}\njwt: {key_file: [a.hs256, 'HS256:b']}\n")
 	first, err := Load(Options{Mode: Dev, File: file})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(first.Streams.Placement) != 3 || first.Streams.Placement[0].MaxAge != day {
+	if len(first.Streams.Placement) != 3 {
 		t.Fatalf("%+v", first.Streams.Placement)
 	}
 	var environ []string

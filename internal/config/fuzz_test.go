@@ -12,7 +12,7 @@ func FuzzFile(f *testing.F) {
 	for _, s := range []string{
 		Example, "", "a", "[]", "streams:\n", "streams: {placement: [{prefix: ag}]}", "a: &a [*a]", "? {a: b}\n: c", "1: 2", "streams.partitions: 3",
 		"log: {1: 2, level: {}}", "jwt: {key_file: [[a]]}", "x: !!binary x", "x: !!timestamp 2001-01-01", "---\n---\n", "\xff", "<<: {log: {level: debug}}",
-		"streams: {placement: [{prefix: ag, max_age: [1]}]}", "rate: {bytes: 1e3, messages: .inf}", "log: null", "log: {level: null}",
+		"streams: {placement: [{prefix: [1]}]}", "rate: {bytes: 1e3, messages: .inf}", "log: null", "log: {level: null}",
 	} {
 		f.Add(s)
 	}
@@ -39,7 +39,7 @@ func FuzzFile(f *testing.F) {
 
 func FuzzEnvironment(f *testing.F) {
 	f.Add("AETHER_STREAMS_PLACEMENT", "[{prefix: ag}]")
-	f.Add("AETHER_STREAMS_PLACEMENT", "[{prefix: ag, max_bytes: 1MB}, {}]")
+	f.Add("AETHER_STREAMS_PLACEMENT", "[{prefix: ag, workspace: w}, {}]")
 	f.Add("AETHER_POSTGRES_URL", "postgres://u:p@h:1/d?x=y")
 	f.Add("AETHER_RABBITMQ_STREAM_URL", "rabbitmq-stream://a,,")
 	f.Add("AETHER_GRPC_ADDR", "[::1]:0")

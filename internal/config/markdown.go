@@ -57,9 +57,8 @@ streams:
     max_age: 14d
     max_bytes: 50GiB
   placement:
-    - prefix: metric
-      max_age: 1d
-    - workspace: imports
+    - {prefix: metric}
+    - {prefix: ag, workspace: imports}
 `
 
 func (k *Key) defaultCell() string {

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/aether-gateway/gateway/internal/address"
 )
 
-var ruleFields = []string{"prefix", "workspace", "address", "max_age", "max_bytes"}
+var ruleFields = []string{"prefix", "workspace", "address"}
 
 // parseRule reads one rule of streams.placement.
 func parseRule(fields map[string]any) (Placement, error) {
 	var (
 		p    Placement
 		errs []error
-		what int
 	)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		text, err := scalar(fields[name])
@@ -26,23 +26,16 @@ func parseRule(fields map[string]any) (Placement, error) {
 		}
 		switch name {
 		case "prefix":
-			what++
 			p.Prefix = text
 			if !isPrefix(text) {
-				err = fmt.Errorf("%q is no prefix of an address", text)
+				err = fmt.Errorf("%q is no prefix of an address", printable(text))
 			}
 		case "workspace":
-			what++
 			p.Workspace = text
 			err = address.ValidWorkspace(text)
 		case "address":
-			what++
 			p.Address = text
 			_, err = address.Parse(text)
-		case "max_age":
-			p.MaxAge, err = ParseDuration(text)
-		case "max_bytes":
-			p.MaxBytes, err = ParseSize(text)
 		default:
 			err = errors.New("there is no such field")
 			if near := suggest(name, ruleFields); near != "" {
@@ -53,20 +46,59 @@ func parseRule(fields map[string]any) (Placement, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", printable(name), err))
 		}
 	}
-	if what != 1 {
-		errs = append(errs, errors.New("a rule has exactly one of prefix, workspace and address"))
-	}
-	if p.MaxAge < 0 {
-		errs = append(errs, errors.New("max_age: must not be negative"))
+	switch {
+	case len(errs) > 0:
+	case (p.Address == "") == (p.Prefix == ""):
+		errs = append(errs, errors.New("a rule has a prefix or an address, and not both"))
+	case p.Workspace != "" && !hasWorkspaceFirst(p.Prefix):
+		errs = append(errs, fmt.Errorf("workspace: cannot be given with prefix %s, whose addresses do not begin with one", p.Prefix))
 	}
 	return p, errors.Join(errs...)
 }
 
 func isPrefix(s string) bool {
-	for _, p := range address.Prefixes() {
-		if p.String() == s {
-			return true
-		}
+	return slices.ContainsFunc(address.Prefixes(), func(p address.Prefix) bool { return p.String() == s })
+}
+
+// Match is what the rule matches: one whole address, or every address that
+// begins with a text. One of the two is "".
+func (p Placement) Match() (equals, begins string) {
+	switch {
+	case p.Address != "":
+		return p.Address, ""
+	case p.Workspace == "":
+		return "", p.Prefix + "::"
+	case wholeWorkspace(p.Prefix):
+		return p.Prefix + "::" + p.Workspace, ""
+	default:
+		return "", p.Prefix + "::" + p.Workspace + "::"
+	}
+}
+
+// wholeWorkspace reports whether a workspace has one address with the prefix.
+func wholeWorkspace(prefix string) bool {
+	switch prefix {
+	case "ga", "gu", "pg", "event":
+		return true
 	}
 	return false
+}
+
+func hasWorkspaceFirst(prefix string) bool {
+	switch prefix {
+	case "ag", "tu", "ta", "tb":
+		return true
+	}
+	return wholeWorkspace(prefix)
+}
+
+// covers reports whether every address that later matches is matched by p, so
+// that later would never be used.
+func (p Placement) covers(later Placement) bool {
+	equals, begins := p.Match()
+	laterEquals, laterBegins := later.Match()
+	if begins == "" {
+		return equals == laterEquals
+	}
+	return strings.HasPrefix(laterEquals+laterBegins, begins)
 }

@@ -71,23 +71,14 @@ func placementText(rules []Placement) string {
 	}
 	shown := make([]string, len(rules))
 	for i, r := range rules {
-		var b strings.Builder
 		switch {
-		case r.Prefix != "":
-			fmt.Fprintf(&b, "{prefix: %s", r.Prefix)
+		case r.Address != "":
+			shown[i] = fmt.Sprintf("{address: %q}", r.Address)
 		case r.Workspace != "":
-			fmt.Fprintf(&b, "{workspace: %q", r.Workspace)
+			shown[i] = fmt.Sprintf("{prefix: %s, workspace: %q}", r.Prefix, r.Workspace)
 		default:
-			fmt.Fprintf(&b, "{address: %q", r.Address)
+			shown[i] = fmt.Sprintf("{prefix: %s}", r.Prefix)
 		}
-		if r.MaxAge > 0 {
-			b.WriteString(", max_age: " + FormatDuration(r.MaxAge))
-		}
-		if r.MaxBytes > 0 {
-			b.WriteString(", max_bytes: " + r.MaxBytes.String())
-		}
-		b.WriteByte('}')
-		shown[i] = b.String()
 	}
 	return "[" + strings.Join(shown, ", ") + "]"
 }

@@ -42,7 +42,7 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Postgres.Migrate },
 	},
 	{
-		Name: "rabbitmq.stream_url", Type: TypeURLs, Schemes: []string{"rabbitmq-stream"}, Only: Serve, Required: Serve,
+		Name: "rabbitmq.stream_url", Type: TypeURLs, Schemes: []string{"rabbitmq-stream", "rabbitmq-stream+tls"}, Only: Serve, Required: Serve,
 		Doc:   "The RabbitMQ nodes by the stream protocol: `rabbitmq-stream://USER:PASSWORD@HOST:5552/%2f`, several for a cluster.",
 		field: func(c *Config) any { return &c.RabbitMQ.StreamURLs },
 	},
@@ -114,8 +114,8 @@ var table = []Key{
 	},
 	{
 		Name: "streams.placement", Type: TypePlacement,
-		Doc: "Rules that give addresses a stream of their own: a list of `{prefix: …}`, `{workspace: …}` or `{address: …}`, each with its own " +
-			"`max_age` and `max_bytes` if wanted. The first one that matches decides.",
+		Doc: "Rules that give addresses a stream of their own: a list of `{prefix: …}`, `{prefix: …, workspace: …}` or `{address: …}`. " +
+			"The first one that matches decides. Fixed when a deployment is born.",
 		field: func(c *Config) any { return &c.Streams.Placement },
 	},
 	{
