@@ -38,6 +38,11 @@ type Inbox struct {
 	Now func() int64
 	// Expired, if set, is called for each message that came too late.
 	Expired func()
+	// Owner is whom [Batch.Feed] means.
+	Owner any
+	// Worker says that the inbox competes with others for its messages, so
+	// that nothing may wait in it beyond the window.
+	Worker bool
 
 	box    *Mailbox
 	feeder Feeder
@@ -45,8 +50,12 @@ type Inbox struct {
 	// inbox has not joined the tail (S1, S5).
 	at       int64
 	expected []expectation // by rising seq (S3)
+	stopped  bool          // nothing new is taken (S7)
+	cut      bool          // something was left because of that, after cutAt
+	cutAt    int64
 	held     []heldMessage // S2
 	heldSize int
+	hungry   bool  // is in the mailbox's list
 	moved    bool  // something became done since the last commit
 	commit   int64 // last committed
 }
@@ -128,7 +137,8 @@ func (in *Inbox) Starve(position int64) {
 func (in *Inbox) starve() {
 	in.feeder = FedByNobody
 	in.held, in.heldSize = nil, 0
-	if !in.box.closed {
+	if !in.box.closed && !in.hungry {
+		in.hungry = true
 		in.box.hungry = append(in.box.hungry, in)
 		in.box.signal()
 	}
@@ -145,6 +155,12 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 		return true
 	}
 	if own && in.show(v.Seq, int64(position)) {
+		return true
+	}
+	if in.stopped {
+		if !in.cut {
+			in.cut, in.cutAt = true, int64(position)-1
+		}
 		return true
 	}
 	if in.Skip != nil && in.Skip(v.Topic, position) {
@@ -198,6 +214,9 @@ func (in *Inbox) Live(v *envelope.View, raw []byte, fence, seen uint64) bool {
 	if m.closed {
 		return true
 	}
+	if in.stopped {
+		return true // it is in the log, and the tail will show it
+	}
 	if fence > seen {
 		return in.hold(raw, v.Seq, fence)
 	}
@@ -233,6 +252,15 @@ func (in *Inbox) hold(raw []byte, seq, fence uint64) bool {
 	in.held = append(in.held, heldMessage{append([]byte(nil), raw...), seq, fence})
 	in.heldSize += len(raw)
 	return true
+}
+
+// Stop makes the inbox take nothing more that is new. Live deliveries are
+// still given their positions (S7).
+func (in *Inbox) Stop() {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.stopped = true
+	in.held, in.heldSize = nil, 0
 }
 
 // Holding reports whether messages wait for a fence.
@@ -317,6 +345,9 @@ func (in *Inbox) Watermark(at int64) (position int64) {
 	if in.feeder != FedByTail {
 		at = in.at
 	}
+	if in.cut {
+		at = min(at, in.cutAt)
+	}
 	if lowest, ok := m.ledger.lowest(in); ok && lowest-1 < at {
 		return lowest - 1
 	}
@@ -342,6 +373,13 @@ func (in *Inbox) Committed(position int64) bool {
 	}
 	in.commit = position
 	return true
+}
+
+// Uncommitted takes back that a position was committed: the store refused it.
+func (in *Inbox) Uncommitted() {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.commit, in.moved = none, true
 }
 
 // Unfinished returns the deliveries of an inbox that are not done, oldest

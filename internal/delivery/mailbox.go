@@ -222,9 +222,14 @@ func (m *Mailbox) Close() {
 func (m *Mailbox) Load() (load int, willing bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	load = m.tracked.frames
-	if m.opts.Mode == Client {
-		load += m.unacked
-	}
-	return load, !m.closed && load < m.opts.MaxUnacked && m.room(0)
+	return m.load(), !m.closed && m.willing()
 }
+
+func (m *Mailbox) load() int {
+	if m.opts.Mode == Client {
+		return m.tracked.frames + m.unacked
+	}
+	return m.tracked.frames
+}
+
+func (m *Mailbox) willing() bool { return m.load() < m.opts.MaxUnacked && m.room(0) }

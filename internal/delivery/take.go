@@ -103,8 +103,17 @@ func (m *Mailbox) takeHungry(b *Batch) {
 	if len(m.hungry) == 0 || m.tracked.bytes > m.opts.QueueBytes/2 || m.tracked.frames > maxQueueFrames/2 || !m.room(0) {
 		return
 	}
-	b.Feed = append(b.Feed, m.hungry...)
-	m.hungry = m.hungry[:0]
+	kept := m.hungry[:0]
+	for _, in := range m.hungry {
+		if in.Worker && !m.willing() {
+			kept = append(kept, in)
+			continue
+		}
+		in.hungry = false
+		b.Feed = append(b.Feed, in)
+	}
+	clear(m.hungry[len(kept):])
+	m.hungry = kept
 }
 
 // Written records that the first n frames of b were handed to the stream at

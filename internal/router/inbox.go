@@ -1,0 +1,132 @@
+package router
+
+import (
+	"bytes"
+
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+// reading is something that reads a partition at its own pace: an inbox, or a
+// group of workers. It has one feeder at a time; take, starve, advance and at
+// are the feeder's.
+type reading interface {
+	// at is the position up to which everything was handed on.
+	at() int64
+	// wants reports whether an address is read.
+	wants(topic []byte) bool
+	// take hands a message over; false means that there is no room.
+	take(v *envelope.View, position uint64, own bool) bool
+	// advance moves at over what does not concern it.
+	advance(position int64)
+	// starve leaves it behind position until it has room.
+	starve(position int64)
+	// claim makes who the feeder; false means that it is gone.
+	claim(who delivery.Feeder) bool
+	// join prepares for the tail. The partition's lock is held.
+	join()
+	tellDamaged(offset uint64)
+}
+
+// inbox is a session's place in the log of one exclusive address, or, for the
+// workflow engine, of all event addresses of a partition.
+type inbox struct {
+	*delivery.Inbox
+	p      *partition
+	sub    *Subscription
+	topic  string
+	target target
+
+	fence   uint64 // the last origin_seq given when it joined (S2); under the partition's lock
+	holding bool   // is in the partition's list; under its lock
+}
+
+var _ reading = (*inbox)(nil)
+
+func (in *inbox) at() int64 { return in.At() }
+
+func (in *inbox) wants(topic []byte) bool {
+	if in == in.p.wild {
+		return bytes.HasPrefix(topic, eventPrefixBytes)
+	}
+	return string(topic) == in.topic
+}
+
+func (in *inbox) take(v *envelope.View, position uint64, own bool) bool {
+	return in.Stored(v, position, own)
+}
+
+func (in *inbox) advance(position int64)         { in.Advance(position) }
+func (in *inbox) starve(position int64)          { in.Starve(position) }
+func (in *inbox) claim(who delivery.Feeder) bool { return in.Feed(who) }
+func (in *inbox) join()                          { in.fence = in.p.seq }
+
+func (in *inbox) tellDamaged(offset uint64) {
+	in.sub.gap(Gap{Topic: in.Address, Reason: GapDamaged, FirstMissing: uint64(streams.At(offset, 0)), HasFirst: true})
+}
+
+// Feed is called by a session's pump for an inbox that has room again.
+func (r *Router) Feed(in *delivery.Inbox) {
+	switch owner := in.Owner.(type) {
+	case *inbox:
+		owner.p.feed(owner)
+	case *member:
+		owner.group.p.feed(owner.group)
+	}
+}
+
+// feed hands a reading what the ring has, until it is full, has joined the
+// tail, or must be served by the partition's reader.
+func (p *partition) feed(rd reading) {
+	if !rd.claim(delivery.FedByPump) {
+		return
+	}
+	for {
+		p.mu.Lock()
+		at := rd.at()
+		if !p.recent.covers(at) {
+			p.mu.Unlock()
+			if rd.claim(delivery.FedByReader) {
+				p.reader.add(rd)
+			}
+			return
+		}
+		e, more := p.recent.after(at)
+		if !more {
+			// The end of the log: from here on the tail delivers (S1).
+			rd.join()
+			rd.claim(delivery.FedByTail)
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		if !p.handOn(rd, e) {
+			return
+		}
+	}
+}
+
+// handOn gives a reading what concerns it of an entry. It reports false if
+// there was no room; the reading then waits for it.
+func (p *partition) handOn(rd reading, e streams.Entry) bool {
+	at := rd.at()
+	it := streams.Open(e.Data)
+	var v envelope.View
+	for it.Next() {
+		position := int64(streams.At(e.Offset, it.Index()))
+		b := it.Bytes()
+		if position <= at || len(b) == 0 || v.Parse(b) != nil || v.Kind > envelope.Progress || !rd.wants(v.Topic) {
+			continue
+		}
+		if !rd.take(&v, uint64(position), v.Origin == p.r.origin) {
+			rd.starve(position - 1)
+			return false
+		}
+	}
+	if it.Damaged() {
+		rd.tellDamaged(e.Offset)
+	}
+	rd.advance(endOf(e.Offset))
+	return true
+}

@@ -1,0 +1,319 @@
+package router
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+// partition is one partition of the log as this gateway sees it.
+//
+// Its lock orders everything: the numbering of envelopes, live delivery, what
+// the tail shows, and sessions that join. It is never held over I/O.
+type partition struct {
+	r      *Router
+	id     int
+	writer *streams.Writer[pending]
+	tail   *streams.Tail
+	reader reader
+
+	mu     sync.Mutex
+	closed bool
+	seq    uint64 // the last origin_seq given
+	seen   uint64 // the last own origin_seq that the tail has shown
+	stored uint64 // the last own origin_seq that is confirmed
+	tailAt int64  // what the tail has handed on
+	recent ring
+	// handover says that live delivery is possible (delivery rule M3); fence
+	// is the last origin_seq given when it became so.
+	handover bool
+	fence    uint64
+	marker   uint64 // the first marker of this opening of the tail; 0: not written
+	markedAt time.Time
+	ready    bool // a marker has come back once
+	upSince  time.Time
+	lagSince time.Time // since when the tail shows less than is confirmed
+
+	shown chan struct{} // closed at the next entry; nil if nobody waits for it
+
+	targets map[string]*target
+	wild    *inbox   // reads every event address without a target of its own
+	holding []*inbox // have messages that wait for a fence
+	seenIDs idempotency
+
+	scratch []byte
+	view    envelope.View // of the tail; the tail's goroutine only
+	live    envelope.View // of senders, under mu
+}
+
+// target is who an address reaches on this gateway. One of the fields is set.
+type target struct {
+	inbox   *inbox
+	topic   *topic
+	workers *group
+}
+
+const eventPrefix = "event::"
+
+var eventPrefixBytes = []byte(eventPrefix)
+
+// find returns who reads an address here.
+func (p *partition) find(address []byte) *target {
+	if t, ok := p.targets[string(address)]; ok {
+		return t
+	}
+	if p.wild != nil && bytes.HasPrefix(address, eventPrefixBytes) {
+		return &p.wild.target
+	}
+	return nil
+}
+
+// findString is find for a string.
+func (p *partition) findString(address string) *target {
+	if t, ok := p.targets[address]; ok {
+		return t
+	}
+	if p.wild != nil && strings.HasPrefix(address, eventPrefix) {
+		return &p.wild.target
+	}
+	return nil
+}
+
+// up is called when the tail opens. Until a marker that is written now has
+// come back, nobody is handed anything live (delivery rules M1, M3).
+func (p *partition) up() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.handover = false
+	p.marker = 0
+	p.upSince = p.r.now()
+	p.mark()
+}
+
+func (p *partition) down(err error) {
+	p.mu.Lock()
+	p.handover = false
+	p.marker = 0
+	p.upSince = time.Time{}
+	p.mu.Unlock()
+	p.r.log.Warn("the tail of a partition is down", "partition", p.id, "error", err)
+}
+
+// mark writes a marker. If the log does not take it now, the router's clock
+// tries again. The lock is held.
+func (p *partition) mark() {
+	e := envelope.Envelope{
+		Kind: envelope.Marker, TimestampMS: p.r.now().UnixMilli(), Origin: p.r.origin, Seq: p.seq + 1,
+		Metadata: map[string]string{"aether-placement": p.r.placement.Fingerprint()},
+	}
+	p.scratch = e.Append(p.scratch[:0])
+	if p.writer.Append(p.scratch, pending{seq: e.Seq}) != nil {
+		return
+	}
+	p.seq = e.Seq
+	p.markedAt = p.r.now()
+	if p.marker == 0 {
+		p.marker = e.Seq
+	}
+}
+
+// handle is the tail: it shows an entry to everybody whom it concerns.
+func (p *partition) handle(e streams.Entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	it := streams.Open(e.Data)
+	for it.Next() {
+		b := it.Bytes()
+		if len(b) == 0 {
+			continue
+		}
+		if p.view.Parse(b) != nil {
+			p.r.stats.DamagedEnvelopes.Add(1)
+			continue
+		}
+		p.show(&p.view, int64(streams.At(e.Offset, it.Index())))
+	}
+	p.r.stats.DamagedEnvelopes.Add(uint64(it.Skipped()))
+	p.tailAt = endOf(e.Offset)
+	p.recent.add(e)
+	if p.shown != nil {
+		close(p.shown)
+		p.shown = nil
+	}
+	if it.Damaged() {
+		p.damaged(e.Offset)
+	}
+}
+
+// nextEntry returns a channel that is closed when the tail has shown another
+// entry.
+func (p *partition) nextEntry() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown == nil {
+		p.shown = make(chan struct{})
+	}
+	return p.shown
+}
+
+// show hands an envelope on. The lock is held.
+func (p *partition) show(v *envelope.View, position int64) {
+	own := v.Origin == p.r.origin
+	if own && len(p.holding) > 0 {
+		// Everything before this envelope has been shown: who waited for that
+		// goes first, so that its own copy is recognised below.
+		p.unfence(v.Seq-1, position-1)
+	}
+	switch v.Kind {
+	case envelope.Marker:
+		if own && p.marker != 0 && v.Seq >= p.marker && !p.handover {
+			p.handover = true
+			p.fence = p.seq
+			p.becomeReady()
+		}
+	case envelope.Message, envelope.Progress:
+		if t := p.find(v.Topic); t != nil {
+			p.hand(t, v, position, own)
+		}
+	}
+	if own {
+		p.seen = max(p.seen, v.Seq)
+		if len(p.holding) > 0 {
+			p.unfence(p.seen, position)
+		}
+	}
+}
+
+func (p *partition) becomeReady() {
+	if !p.ready {
+		p.ready = true
+		p.r.partitionReady()
+	}
+}
+
+func (p *partition) hand(t *target, v *envelope.View, position int64, own bool) {
+	switch {
+	case t.inbox != nil:
+		in := t.inbox
+		if in.Fed() == delivery.FedByTail && !in.Stored(v, uint64(position), own) {
+			in.Starve(position - 1)
+		}
+	case t.topic != nil:
+		t.topic.deliver(v, uint64(position), p.r)
+	case t.workers != nil:
+		if t.workers.fed() == delivery.FedByTail && !t.workers.take(v, uint64(position), own) {
+			t.workers.starve(position - 1)
+		}
+	}
+}
+
+// unfence lets out what waited for seen. at is what the tail has handed on.
+func (p *partition) unfence(seen uint64, at int64) {
+	kept := p.holding[:0]
+	for _, in := range p.holding {
+		if in.Fed() == delivery.FedByTail && !in.Unfence(seen) {
+			in.Starve(at)
+		}
+		if in.Holding() {
+			kept = append(kept, in)
+		} else {
+			in.holding = false
+		}
+	}
+	clear(p.holding[len(kept):])
+	p.holding = kept
+}
+
+// handLive gives a message that is about to be stored to the session that
+// reads its address here, if order allows it (delivery rules S2, S3). raw is
+// its encoded form. The lock is held.
+func (p *partition) handLive(address string, raw []byte, s *Sender) {
+	t := p.findString(address)
+	if t == nil || t.inbox == nil || !p.handover || t.inbox.Fed() != delivery.FedByTail {
+		return
+	}
+	fence, eligible := s.eligible(p)
+	if !eligible {
+		return
+	}
+	in := t.inbox
+	fence = max(fence, in.fence, p.fence)
+	if p.live.Parse(raw) != nil {
+		return
+	}
+	if !in.Live(&p.live, raw, fence, p.seen) {
+		in.Starve(p.tailAt)
+		return
+	}
+	p.r.stats.Live.Add(1)
+	if fence > p.seen && !in.holding {
+		in.holding = true
+		p.holding = append(p.holding, in)
+	}
+}
+
+// damaged tells every reader at the tail that an entry could not be read.
+func (p *partition) damaged(offset uint64) {
+	p.r.stats.DamagedEntries.Add(1)
+	p.r.log.Error("an entry of the log is damaged", "partition", p.id, "offset", offset)
+	for _, t := range p.targets {
+		if t.inbox != nil && t.inbox.Fed() == delivery.FedByTail {
+			t.inbox.tellDamaged(offset)
+		}
+	}
+	if p.wild != nil && p.wild.Fed() == delivery.FedByTail {
+		p.wild.tellDamaged(offset)
+	}
+}
+
+// settled is told the outcome of appended envelopes.
+func (p *partition) settled(items []pending, outcome streams.Outcome) {
+	p.mu.Lock()
+	for i := range items {
+		it := &items[i]
+		if outcome == streams.Stored {
+			p.stored = max(p.stored, it.seq)
+		}
+		if it.record != nil {
+			p.seenIDs.settle(it.key, it.record, outcome)
+		}
+	}
+	p.mu.Unlock()
+	for i := range items {
+		if it := &items[i]; it.sender != nil {
+			it.sender.settle(it.requestID, it.messageID, outcome, false)
+			if it.record != nil {
+				it.record.tellWaiting(outcome)
+			}
+		}
+	}
+}
+
+// tick looks after what no event moves: markers that were lost, and a tail
+// that shows nothing although entries are confirmed.
+func (p *partition) tick(now time.Time) {
+	p.mu.Lock()
+	reset := false
+	if !p.handover && !p.upSince.IsZero() && now.Sub(p.markedAt) > markInterval {
+		p.mark()
+	}
+	switch {
+	case p.seen >= p.stored:
+		p.lagSince = time.Time{}
+	case p.lagSince.IsZero():
+		p.lagSince = now
+	case now.Sub(p.lagSince) > tailTimeout:
+		reset, p.lagSince = true, time.Time{}
+	}
+	p.seenIDs.expire(now)
+	p.mu.Unlock()
+	if reset {
+		p.r.log.Warn("the tail of a partition hangs and is opened anew", "partition", p.id)
+		p.tail.Reset()
+	}
+}

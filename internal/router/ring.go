@@ -1,0 +1,65 @@
+package router
+
+import (
+	"sort"
+
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+// none is the position before the first.
+const none int64 = -1
+
+// endOf returns the last position that an entry can have.
+func endOf(offset uint64) int64 { return int64(streams.At(offset, 1023)) }
+
+// ring keeps the recent entries of a partition, so that a session that is
+// slightly behind needs no reader of its own. Entries are evicted whole.
+type ring struct {
+	entries []streams.Entry
+	bytes   int
+	limit   int
+	// floor is the position from which on the ring has everything; valid once
+	// there is an entry.
+	floor int64
+}
+
+func (r *ring) add(e streams.Entry) {
+	if len(r.entries) == 0 {
+		r.floor = int64(streams.At(e.Offset, 0)) - 1
+	}
+	r.entries = append(r.entries, e)
+	r.bytes += len(e.Data)
+	evict := 0
+	for r.bytes > r.limit && evict < len(r.entries)-1 {
+		r.bytes -= len(r.entries[evict].Data)
+		r.floor = endOf(r.entries[evict].Offset)
+		evict++
+	}
+	if evict > 0 {
+		clear(r.entries[:evict])
+		r.entries = r.entries[evict:]
+	}
+}
+
+// covers reports whether everything after a position is in the ring, or is
+// yet to come.
+func (r *ring) covers(at int64) bool { return len(r.entries) > 0 && at >= r.floor }
+
+// after returns the first entry that has something after a position which the
+// ring covers.
+func (r *ring) after(at int64) (streams.Entry, bool) {
+	i := sort.Search(len(r.entries), func(i int) bool { return endOf(r.entries[i].Offset) > at })
+	if i == len(r.entries) {
+		return streams.Entry{}, false
+	}
+	return r.entries[i], true
+}
+
+// entry returns the entry of an offset.
+func (r *ring) entry(offset uint64) (streams.Entry, bool) {
+	i := sort.Search(len(r.entries), func(i int) bool { return r.entries[i].Offset >= offset })
+	if i == len(r.entries) || r.entries[i].Offset != offset {
+		return streams.Entry{}, false
+	}
+	return r.entries[i], true
+}

@@ -1,0 +1,288 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+const (
+	defaultMaxPayload = 1_000_000
+	defaultRingBytes  = 16 << 20
+
+	commitInterval = time.Second
+	markInterval   = time.Second
+	// tailTimeout is how long the tail may lag behind what is confirmed
+	// before it is opened anew.
+	tailTimeout = 5 * time.Second
+)
+
+// Options configure a [Router]. Driver, Placement and Positions are required.
+type Options struct {
+	Driver    streams.Driver
+	Placement streams.Placement
+	Positions store.Positions
+	Logger    *slog.Logger
+	// Now is the wall clock; default [time.Now].
+	Now func() time.Time
+	// MaxPayload is the largest payload in bytes; default 1,000,000.
+	MaxPayload int
+	// RingBytes is how much of each partition's recent log is kept in memory;
+	// default 16 MiB.
+	RingBytes int
+	// PublishTimeout is how long a send may be without an outcome; default
+	// 5 s.
+	PublishTimeout time.Duration
+}
+
+// Router moves messages. All methods are safe for concurrent use.
+type Router struct {
+	driver     streams.Driver
+	placement  streams.Placement
+	positions  store.Positions
+	log        *slog.Logger
+	now        func() time.Time
+	maxPayload int
+	origin     uint64
+	parts      []*partition
+	members    *Members
+	stats      Stats
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	subs    map[*Subscription]struct{}
+	unready int
+	ready   chan struct{}
+
+	fetching chan struct{}
+}
+
+// New starts a router: a writer and a tail for every partition, which connect
+// in the background. See [Router.Ready].
+func New(o Options) *Router {
+	r := &Router{
+		driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
+		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
+		unready: o.Placement.Count(), ready: make(chan struct{}), fetching: make(chan struct{}, 4),
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	if r.maxPayload <= 0 {
+		r.maxPayload = defaultMaxPayload
+	}
+	if o.RingBytes <= 0 {
+		o.RingBytes = defaultRingBytes
+	}
+	r.members = newMembers(r.now)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	name := r.boot()
+	for i := range o.Placement.Count() {
+		r.parts = append(r.parts, r.newPartition(i, name, o))
+	}
+	for _, p := range r.parts {
+		p.start(o)
+	}
+	r.spawn(r.run)
+	return r
+}
+
+// boot draws the random id of this process: the origin of its envelopes and
+// the name of its producers (delivery rules P1, P3).
+func (r *Router) boot() (name string) {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[0] |= 1              // not 0, which is "no origin"
+	r.origin = binary.BigEndian.Uint64(b[:])
+	return "gw-" + hex.EncodeToString(b[:])
+}
+
+func (r *Router) newPartition(id int, name string, o Options) *partition {
+	p := &partition{r: r, id: id, tailAt: none, targets: map[string]*target{}}
+	p.recent.limit = o.RingBytes
+	p.reader.p = p
+	p.writer = streams.NewWriter(streams.WriterOptions[pending]{
+		Driver: o.Driver, Partition: id, Name: name, Logger: r.log, Timeout: o.PublishTimeout,
+		Settled: p.settled, Follows: follows,
+	})
+	return p
+}
+
+func (p *partition) start(o Options) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tail = streams.NewTail(streams.TailOptions{
+		Driver: o.Driver, Partition: p.id, Start: streams.Next(), Handle: p.handle, Up: p.up, Down: p.down, Logger: p.r.log,
+	})
+}
+
+// spawn runs f in a goroutine that Close waits for. It reports false if the
+// router is closed.
+func (r *Router) spawn(f func(context.Context)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.wg.Go(func() { f(r.ctx) })
+	return true
+}
+
+func (r *Router) nowMS() int64  { return r.now().UnixMilli() }
+func (r *Router) countExpired() { r.stats.Expired.Add(1) }
+
+// Members returns who is known to be in which workspace.
+func (r *Router) Members() *Members { return r.members }
+
+// MaxPayload returns the largest payload in bytes.
+func (r *Router) MaxPayload() int { return r.maxPayload }
+
+// Stats returns the router's counters.
+func (r *Router) Stats() *Stats { return &r.stats }
+
+// partitionReady is called once by each partition.
+func (r *Router) partitionReady() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unready--
+	if r.unready == 0 {
+		close(r.ready)
+	}
+}
+
+// Ready is closed when every partition has been written to and read once.
+// Before that nobody can be served.
+func (r *Router) Ready() <-chan struct{} { return r.ready }
+
+// ErrUnready says that the log cannot be written or read at present.
+var ErrUnready = errors.New("router: the log is not available")
+
+// Check reports whether every partition can be written and read now.
+func (r *Router) Check(context.Context) error {
+	select {
+	case <-r.ready:
+	default:
+		return ErrUnready
+	}
+	for _, p := range r.parts {
+		if !p.healthy() {
+			return ErrUnready
+		}
+	}
+	return nil
+}
+
+func (p *partition) healthy() bool {
+	connected := p.writer.Connected()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return connected && p.handover && p.lagSince.IsZero()
+}
+
+// run commits positions and looks after the partitions.
+func (r *Router) run(ctx context.Context) {
+	tick := time.NewTicker(commitInterval)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.commit(ctx)
+		for _, p := range r.parts {
+			p.tick(r.now())
+		}
+		if n%60 == 0 {
+			r.members.forget()
+		}
+	}
+}
+
+// commitTimeout bounds one round of commits, so that a store that hangs
+// delays positions only.
+const commitTimeout = 5 * time.Second
+
+// commit stores the positions that moved, in one statement.
+func (r *Router) commit(ctx context.Context) {
+	r.mu.Lock()
+	subs := make([]*Subscription, 0, len(r.subs))
+	for s := range r.subs {
+		subs = append(subs, s)
+	}
+	r.mu.Unlock()
+	var list []store.Commit
+	for _, s := range subs {
+		list = append(list, s.commits(false)...)
+	}
+	if len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	if err := r.positions.Commit(ctx, list); err != nil {
+		r.stats.CommitFailures.Add(1)
+		r.log.Warn("positions could not be committed; they are tried again with the next ones", "positions", len(list), "error", err)
+		for _, s := range subs {
+			s.uncommitted()
+		}
+		return
+	}
+	r.stats.Commits.Add(uint64(len(list)))
+}
+
+// uncommitted makes all positions due again after a failed commit.
+func (s *Subscription) uncommitted() {
+	for _, in := range s.inboxes {
+		in.Uncommitted()
+	}
+}
+
+func (r *Router) register(s *Subscription) {
+	r.mu.Lock()
+	r.subs[s] = struct{}{}
+	r.mu.Unlock()
+}
+
+func (r *Router) unregister(s *Subscription) {
+	r.mu.Lock()
+	delete(r.subs, s)
+	r.mu.Unlock()
+}
+
+// Close stops the router: what was appended is stored if ctx allows it. All
+// sessions must have ended.
+func (r *Router) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	var errs []error
+	for _, p := range r.parts {
+		errs = append(errs, p.writer.Close(ctx))
+	}
+	r.cancel()
+	for _, p := range r.parts {
+		p.tail.Close()
+	}
+	r.wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,319 @@
+package router
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/wireerr"
+)
+
+// pending is what is remembered of an envelope until its outcome is known.
+type pending struct {
+	sender    *Sender // nil for the gateway's own
+	key       pair
+	record    *idRecord // nil if the client gave no message id
+	requestID string
+	messageID string
+	seq       uint64
+}
+
+// follows says whose order a failed publish breaks (delivery rule P4).
+func follows(failed, later *pending) bool {
+	return failed.sender != nil && failed.key == later.key
+}
+
+// Send takes a client's message on its way: decide, check, stamp, publish,
+// deliver. It returns before the message is stored; the receipt, if one was
+// asked for, comes by the mailbox. A refusal is returned, and nothing has
+// happened then.
+func (s *Sender) Send(msg *aetherv1.SendMessage) *wireerr.Error {
+	s.r.stats.Sends.Add(1)
+	err := s.send(msg)
+	if err != nil {
+		s.r.stats.Refused.Add(1)
+	}
+	return err
+}
+
+func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
+	to, err := address.Parse(msg.GetTargetTopic())
+	if err != nil {
+		return wireerr.New(wireerr.InvalidTopic, "%v", err)
+	}
+	if d := acl.Decide(s.principal, to, s.r.members); !d.Allowed {
+		return wireerr.New(wireerr.PermissionDenied, "%s", d.Message(s.principal, to)).With("topic", to.String())
+	}
+	e := envelope.Envelope{
+		Source: s.source, Payload: msg.GetPayload(), Type: int32(msg.GetMessageType()),
+		Metadata: msg.GetMetadata(), Subject: msg.GetSubject(), MessageID: msg.GetMessageId(),
+		Topic: to.String(), Origin: s.r.origin, TimestampMS: s.r.nowMS(),
+	}
+	if err := s.check(msg, to, &e); err != nil {
+		return err
+	}
+	return s.publish(msg.GetRequestId(), &e)
+}
+
+// publish appends the envelope to the log and hands it over live. Everything
+// that a client must not choose is set by now.
+func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error {
+	p := s.r.parts[s.r.placement.Of(e.Topic)]
+	key := pair{s.source, e.Topic}
+	byClient := e.MessageID != ""
+	var sum uint64
+	if byClient {
+		sum = digest(e.Payload, e.Type, e.Subject)
+	} else {
+		e.MessageID = newID()
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if byClient {
+		if r := p.seenIDs.find(key, e.MessageID); r != nil {
+			return s.repeated(r, sum, requestID)
+		}
+	}
+	e.Seq = p.seq + 1
+	p.scratch = e.Append(p.scratch[:0])
+	item := pending{sender: s, key: key, requestID: requestID, messageID: e.MessageID, seq: e.Seq}
+	if byClient {
+		item.record = p.seenIDs.add(key, e.MessageID, sum, s.r.now())
+	}
+	if err := p.writer.Append(p.scratch, item); err != nil {
+		if byClient {
+			p.seenIDs.settle(key, item.record, streams.NotStored)
+		}
+		return refusal(err)
+	}
+	p.seq = e.Seq
+	s.begin(p)
+	p.handLive(e.Topic, p.scratch, s)
+	if cap(p.scratch) > 256<<10 {
+		p.scratch = nil
+	}
+	return nil
+}
+
+// repeated answers a message id that this sender has used for this address
+// (delivery rule P6). The partition's lock is held.
+func (s *Sender) repeated(r *idRecord, sum uint64, requestID string) *wireerr.Error {
+	if r.digest != sum {
+		return wireerr.New(wireerr.InvalidArgument, "message_id has been used for another message to this address").With("message_id", r.id)
+	}
+	s.r.stats.Duplicates.Add(1)
+	if requestID == "" {
+		return nil
+	}
+	if r.outcome == 0 {
+		if !r.wait(s, requestID) {
+			return wireerr.New(wireerr.RateLimited, "too many repeats of one message_id wait for its outcome").With("message_id", r.id)
+		}
+		return nil
+	}
+	s.settle(requestID, r.id, r.outcome, true)
+	return nil
+}
+
+func refusal(err error) *wireerr.Error {
+	switch {
+	case errors.Is(err, streams.ErrFull):
+		return wireerr.New(wireerr.Unavailable, "too much waits to be stored; the message is not stored").Because(err)
+	case errors.Is(err, streams.ErrTooLarge):
+		return wireerr.New(wireerr.PayloadTooLarge, "the message with its envelope is too large to be stored").Because(err)
+	default:
+		return wireerr.New(wireerr.Unavailable, "the log is away; the message is not stored").Because(err)
+	}
+}
+
+// newID returns a time-ordered message id.
+func newID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		id = uuid.New()
+	}
+	return id.String()
+}
+
+// check applies the limits and the payload rules, and completes the envelope.
+func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelope.Envelope) *wireerr.Error {
+	if a := msg.GetAuthorization(); a != nil && (a.GetGrantId() != "" || a.GetSubject() != nil) {
+		// Acting for somebody else must never be taken for acting for oneself.
+		return wireerr.New(wireerr.NotImplemented, "authority grants are not supported")
+	}
+	if err := s.checkLimits(msg); err != nil {
+		return err
+	}
+	if err := checkTracking(msg); err != nil {
+		return err
+	}
+	if e.Type == int32(aetherv1.MessageType_MESSAGE_TYPE_UNSPECIFIED) {
+		e.Type = int32(aetherv1.MessageType_MESSAGE_TYPE_OPAQUE)
+	}
+	if _, known := aetherv1.MessageType_name[e.Type]; !known {
+		return wireerr.New(wireerr.InvalidArgument, "message_type %d is unknown", e.Type)
+	}
+	if ttl := msg.GetTtlMs(); ttl < 0 {
+		return wireerr.New(wireerr.InvalidArgument, "ttl_ms is negative")
+	} else if ttl > 0 {
+		e.ExpiresAtMS = e.TimestampMS + min(ttl, maxTTLMillis)
+	}
+	workspace, err := s.workspace(msg, to)
+	if err != nil {
+		return err
+	}
+	e.Workspace = workspace
+	return s.checkKind(to, e)
+}
+
+// maxTTLMillis keeps times of expiry from overflowing: a hundred years.
+const maxTTLMillis = 100 * 365 * 24 * 3600 * 1000
+
+func checkTracking(msg *aetherv1.SendMessage) *wireerr.Error {
+	switch mode := msg.GetTracking().GetMode(); mode {
+	case aetherv1.TrackingMode_TRACKING_MODE_UNSPECIFIED, aetherv1.TrackingMode_TRACKING_MODE_STORED:
+		return nil
+	case aetherv1.TrackingMode_TRACKING_MODE_FIRST, aetherv1.TrackingMode_TRACKING_MODE_ALL:
+		if msg.GetRequestId() == "" {
+			return wireerr.New(wireerr.InvalidArgument, "tracking FIRST or ALL needs a request_id")
+		}
+		return wireerr.New(wireerr.NotImplemented, "tracking FIRST and ALL are not supported")
+	default:
+		return wireerr.New(wireerr.InvalidArgument, "tracking mode %d is unknown", mode)
+	}
+}
+
+// workspace returns the one that the message is stamped with: the sender's,
+// or, for a sender without a single one, the target's.
+func (s *Sender) workspace(msg *aetherv1.SendMessage, to address.Address) (string, *wireerr.Error) {
+	if s.principal.Workspace != "" {
+		if app := msg.GetAppWorkspace(); app != "" && app != s.principal.Workspace {
+			return "", wireerr.New(wireerr.PermissionDenied, "app_workspace is not the workspace of the sender")
+		}
+		return s.principal.Workspace, nil
+	}
+	if ws := to.Workspace(); ws != "" {
+		return ws, nil
+	}
+	app := msg.GetAppWorkspace()
+	if app == "" {
+		if to.Prefix() == address.PrefixMetric {
+			return "", wireerr.New(wireerr.InvalidArgument, "app_workspace is missing: the sender has no single workspace")
+		}
+		return "", nil
+	}
+	if err := address.ValidSegment(app); err != nil {
+		return "", wireerr.New(wireerr.InvalidArgument, "app_workspace: %v", err)
+	}
+	if !acl.CoversWorkspace(s.principal, app) {
+		return "", wireerr.New(wireerr.PermissionDenied, "app_workspace is not covered by the credential")
+	}
+	return app, nil
+}
+
+const (
+	maxMessageID     = 64
+	maxRequestID     = 128
+	maxMetadataKeys  = 64
+	maxMetadataBytes = 16 << 10
+	reservedMetadata = "aether-"
+)
+
+func (s *Sender) checkLimits(msg *aetherv1.SendMessage) *wireerr.Error {
+	if n := len(msg.GetPayload()); n > s.r.maxPayload {
+		return wireerr.New(wireerr.PayloadTooLarge, "the payload has %d bytes, %d are allowed", n, s.r.maxPayload).
+			With("size", strconv.Itoa(n)).With("limit", strconv.Itoa(s.r.maxPayload))
+	}
+	if n := len(msg.GetMessageId()); n > maxMessageID {
+		return wireerr.New(wireerr.InvalidArgument, "message_id has %d bytes, %d are allowed", n, maxMessageID)
+	}
+	if n := len(msg.GetRequestId()); n > maxRequestID {
+		return wireerr.New(wireerr.InvalidArgument, "request_id has %d bytes, %d are allowed", n, maxRequestID)
+	}
+	if err := checkSubject(msg.GetSubject()); err != nil {
+		return err
+	}
+	return checkMetadata(msg.GetMetadata())
+}
+
+func checkMetadata(m map[string]string) *wireerr.Error {
+	if len(m) > maxMetadataKeys {
+		return wireerr.New(wireerr.InvalidArgument, "metadata has %d keys, %d are allowed", len(m), maxMetadataKeys)
+	}
+	size := 0
+	for k, v := range m {
+		size += len(k) + len(v)
+		if len(k) >= len(reservedMetadata) && k[:len(reservedMetadata)] == reservedMetadata {
+			return wireerr.New(wireerr.InvalidArgument, "metadata keys that begin with %q are reserved", reservedMetadata)
+		}
+	}
+	if size > maxMetadataBytes {
+		return wireerr.New(wireerr.InvalidArgument, "metadata has %d bytes, %d are allowed", size, maxMetadataBytes)
+	}
+	return nil
+}
+
+const (
+	maxSubject         = 256
+	maxSubjectSegments = 20
+)
+
+// checkSubject checks the dotted subject: 1 to 20 segments, none empty.
+func checkSubject(subject string) *wireerr.Error {
+	if subject == "" {
+		return nil
+	}
+	if len(subject) > maxSubject {
+		return wireerr.New(wireerr.InvalidTopic, "the subject has %d bytes, %d are allowed", len(subject), maxSubject)
+	}
+	segments, length := 1, 0
+	for i := range len(subject) {
+		if subject[i] != '.' {
+			length++
+			continue
+		}
+		if length == 0 {
+			return wireerr.New(wireerr.InvalidTopic, "the subject has an empty segment")
+		}
+		segments, length = segments+1, 0
+	}
+	if length == 0 {
+		return wireerr.New(wireerr.InvalidTopic, "the subject has an empty segment")
+	}
+	if segments > maxSubjectSegments {
+		return wireerr.New(wireerr.InvalidTopic, "the subject has %d segments, %d are allowed", segments, maxSubjectSegments)
+	}
+	return nil
+}
+
+// onlyType names the prefixes that take messages of one type.
+var onlyType = map[address.Prefix]aetherv1.MessageType{
+	address.PrefixEvent:  aetherv1.MessageType_MESSAGE_TYPE_EVENT,
+	address.PrefixMetric: aetherv1.MessageType_MESSAGE_TYPE_METRIC,
+}
+
+// checkKind applies what an address demands of its messages.
+func (s *Sender) checkKind(to address.Address, e *envelope.Envelope) *wireerr.Error {
+	if want, ok := onlyType[to.Prefix()]; ok && e.Type != int32(want) {
+		return wireerr.New(wireerr.InvalidArgument, "an address of kind %s takes messages of type %s only", to.Prefix(), want)
+	}
+	if to.Prefix() != address.PrefixMetric {
+		return nil
+	}
+	payload, err := stampMetric(e.Payload, e.Workspace)
+	if err != nil {
+		return err
+	}
+	if len(payload) > s.r.maxPayload {
+		return wireerr.New(wireerr.PayloadTooLarge, "the metric with its workspace has %d bytes, %d are allowed", len(payload), s.r.maxPayload)
+	}
+	e.Payload, e.Topic = payload, address.MetricReceiver().String()
+	return nil
+}

@@ -1,0 +1,136 @@
+package router
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/wireerr"
+)
+
+// Sender is a session as far as it sends. Send is called by one goroutine.
+type Sender struct {
+	r         *Router
+	principal *acl.Principal
+	source    string
+	box       *delivery.Mailbox
+	overflow  func()
+	parts     []senderPart // by partition, under the partition's lock
+}
+
+// senderPart is a sender's standing in a partition (delivery rule M2).
+type senderPart struct {
+	began    bool
+	eligible bool
+	first    uint64 // the origin_seq of the session's first envelope
+	fence    uint64 // the last origin_seq given when it became eligible
+}
+
+// NewSender returns the sending half of a session. source is its identity
+// string. overflow is called when the mailbox does not take an answer any
+// more, because the client reads none.
+func (r *Router) NewSender(p *acl.Principal, source string, box *delivery.Mailbox, overflow func()) *Sender {
+	return &Sender{
+		r: r, principal: p, source: source, box: box, overflow: overflow,
+		parts: make([]senderPart, len(r.parts)),
+	}
+}
+
+// begin notes the sender's first envelope in a partition, which has just been
+// numbered. The partition's lock is held.
+func (s *Sender) begin(p *partition) {
+	if part := &s.parts[p.id]; !part.began {
+		part.began, part.first = true, p.seq
+	}
+}
+
+// eligible reports whether what this sender sends may be handed over live,
+// and from which fence on (delivery rule M2). It becomes so once something
+// that this gateway accepted after the session began has come back on the
+// tail: then nothing of an earlier life on another gateway is still on its
+// way. The partition's lock is held; the present envelope is numbered.
+func (s *Sender) eligible(p *partition) (fence uint64, ok bool) {
+	part := &s.parts[p.id]
+	if !part.eligible {
+		if p.seen < part.first {
+			return 0, false
+		}
+		part.eligible, part.fence = true, p.seq-1
+	}
+	return part.fence, true
+}
+
+// settle answers a send whose outcome is known.
+func (s *Sender) settle(requestID, messageID string, outcome streams.Outcome, duplicate bool) {
+	switch outcome {
+	case streams.Stored:
+		s.r.stats.Stored.Add(1)
+		if requestID != "" {
+			s.reply(appendReceipt(nil, requestID, messageID, duplicate))
+		}
+	case streams.NotStored:
+		s.r.stats.Failed.Add(1)
+		s.refuse(requestID, wireerr.New(wireerr.Unavailable, "the log was away; the message is not stored").With("message_id", messageID))
+	case streams.Unknown:
+		s.r.stats.Failed.Add(1)
+		s.refuse(requestID, wireerr.New(wireerr.PublishFailed,
+			"the log did not confirm the message in time; retry with the same message_id").With("message_id", messageID))
+	}
+}
+
+func (s *Sender) reply(frame []byte) {
+	if !s.box.Reply(frame) {
+		s.overflow()
+	}
+}
+
+func (s *Sender) refuse(requestID string, e *wireerr.Error) {
+	s.reply(ErrorFrame(requestID, e))
+}
+
+// ErrorFrame encodes the frame that tells a client of an error.
+func ErrorFrame(requestID string, e *wireerr.Error) []byte {
+	frame, err := proto.Marshal(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Error{Error: &aetherv1.ErrorResponse{
+		Code: string(e.Code), Message: e.Message, Retryable: e.Retryable, RetryAfterMs: e.RetryAfterMillis(),
+		RequestId: requestID, Details: e.Details,
+	}}})
+	if err != nil {
+		// Only invalid UTF-8 can fail, and every text in it has been checked.
+		return nil
+	}
+	return frame
+}
+
+// Field numbers of a receipt frame.
+const (
+	fieldReceipt   = 100 // DownstreamMessage.receipt
+	fieldRequestID = 1
+	fieldMessageID = 2
+	fieldStatus    = 3
+	fieldDuplicate = 5
+)
+
+// appendReceipt encodes a DownstreamMessage with a STORED receipt; there is
+// one for nearly every message.
+func appendReceipt(dst []byte, requestID, messageID string, duplicate bool) []byte {
+	size := 2 + protowire.SizeBytes(len(requestID)) + protowire.SizeBytes(len(messageID)) + 2
+	if duplicate {
+		size += 2
+	}
+	dst = protowire.AppendTag(dst, fieldReceipt, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(size))
+	dst = protowire.AppendTag(dst, fieldRequestID, protowire.BytesType)
+	dst = protowire.AppendString(dst, requestID)
+	dst = protowire.AppendTag(dst, fieldMessageID, protowire.BytesType)
+	dst = protowire.AppendString(dst, messageID)
+	dst = protowire.AppendTag(dst, fieldStatus, protowire.VarintType)
+	dst = protowire.AppendVarint(dst, uint64(aetherv1.SendReceipt_STATUS_STORED))
+	if duplicate {
+		dst = protowire.AppendTag(dst, fieldDuplicate, protowire.VarintType)
+		dst = protowire.AppendVarint(dst, 1)
+	}
+	return dst
+}

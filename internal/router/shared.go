@@ -1,0 +1,76 @@
+package router
+
+import (
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/envelope"
+)
+
+// topic is a shared address: whoever is connected gets what is sent from now
+// on. Guarded by the partition's lock.
+type topic struct {
+	name    string
+	members []*listener
+	frame   []byte // scratch
+}
+
+// listener is one session that listens to a topic.
+type listener struct {
+	box   *delivery.Mailbox
+	topic delivery.Topic
+	// source is the session's own address; what it sent is not given back to
+	// it unless echo is set.
+	source string
+	echo   bool
+}
+
+// deliver gives a message to all who listen. The frame is the same for all,
+// because a shared delivery is not acknowledged, and encoded once.
+func (t *topic) deliver(v *envelope.View, position uint64, r *Router) {
+	if v.ExpiresAtMS != 0 && v.Expired(r.nowMS()) {
+		r.stats.Expired.Add(1)
+		return
+	}
+	t.frame = v.AppendFrame(t.frame[:0], envelope.Delivery{Position: position, Known: true})
+	for _, m := range t.members {
+		if !m.echo && string(v.Source) == m.source {
+			continue
+		}
+		m.box.Shared(&m.topic, t.frame)
+		r.stats.Shared.Add(1)
+	}
+	if cap(t.frame) > 64<<10 {
+		t.frame = nil // one large message must not keep its size for ever
+	}
+}
+
+func (p *partition) listen(name string, l *listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.targets[name]
+	if t == nil {
+		t = &target{topic: &topic{name: name}}
+		p.targets[name] = t
+	}
+	t.topic.members = append(t.topic.members, l)
+}
+
+func (p *partition) unlisten(name string, l *listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.targets[name]
+	if t == nil || t.topic == nil {
+		return
+	}
+	members := t.topic.members
+	for i, m := range members {
+		if m == l {
+			last := len(members) - 1
+			members[i], members[last] = members[last], nil
+			t.topic.members = members[:last]
+			break
+		}
+	}
+	if len(t.topic.members) == 0 {
+		delete(p.targets, name)
+	}
+}

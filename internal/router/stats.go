@@ -1,0 +1,21 @@
+package router
+
+import "sync/atomic"
+
+// Stats are the router's counters since it started.
+type Stats struct {
+	// Sends counts sends that arrived, Refused those that were refused at
+	// once, Stored and Failed the outcomes of the rest, Duplicates repeats.
+	Sends, Refused, Stored, Failed, Duplicates atomic.Uint64
+	// Live counts messages handed over before they were stored, Shared
+	// deliveries of shared addresses, Redelivered those made again, Expired
+	// messages that came too late, GivenUp those that nobody would take after
+	// the last attempt.
+	Live, Shared, Redelivered, Expired, GivenUp atomic.Uint64
+	// CatchUps counts passes over the log for readers that were behind.
+	CatchUps atomic.Uint64
+	// Commits counts positions stored, CommitFailures statements that failed.
+	Commits, CommitFailures atomic.Uint64
+	// DamagedEnvelopes and DamagedEntries count what could not be read.
+	DamagedEnvelopes, DamagedEntries atomic.Uint64
+}

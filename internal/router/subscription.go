@@ -1,0 +1,308 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/store"
+)
+
+// GapReason says why messages may be missing.
+type GapReason uint8
+
+// The reasons, as in aether.v1.HistoryGap.
+const (
+	GapRetention GapReason = 1
+	GapLagged    GapReason = 2
+	GapRecreated GapReason = 3
+	GapDamaged   GapReason = 4
+)
+
+// Gap is a hole in what a session gets of an address.
+type Gap struct {
+	Topic        string
+	Reason       GapReason
+	FirstMissing uint64
+	HasFirst     bool
+}
+
+// Reads is what a session is subscribed to.
+type Reads struct {
+	// Exclusive addresses belong to this session alone; each has a position
+	// that is kept under its own name.
+	Exclusive []string
+	// Shared addresses reach it from now on.
+	Shared []string
+	// Workers is the address whose messages it competes for; may be empty.
+	Workers string
+	// Events are the workspaces whose event addresses it reads.
+	Events acl.WorkspaceSet
+	// Identity is the session's identity string; its own broadcasts are
+	// recognised by it.
+	Identity string
+	// Echo asks for its own broadcasts.
+	Echo bool
+	// Epoch is the fencing number of its lease.
+	Epoch uint64
+	// Gap is told what is missing. It must not block.
+	Gap func(Gap)
+}
+
+// Subscription is the receiving half of a session.
+type Subscription struct {
+	r       *Router
+	box     *delivery.Mailbox
+	reads   Reads
+	inboxes []*inbox
+	listens []listening
+	worker  *member
+}
+
+type listening struct {
+	p *partition
+	l *listener
+}
+
+// Subscribe makes all subscriptions or none. Deliveries go to box from now
+// on. The caller must call [Subscription.Leave].
+func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Reads) (*Subscription, error) {
+	s := &Subscription{r: r, box: box, reads: reads}
+	for _, address := range reads.Exclusive {
+		if err := s.open(ctx, address); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.openEvents(ctx); err != nil {
+		return nil, err
+	}
+	for _, in := range s.inboxes {
+		if err := in.p.attach(in); err != nil {
+			s.detach()
+			return nil, err
+		}
+	}
+	for _, name := range reads.Shared {
+		p := r.parts[r.placement.Of(name)]
+		l := &listener{box: box, topic: delivery.Topic{Name: name}, source: reads.Identity, echo: reads.Echo}
+		p.listen(name, l)
+		s.listens = append(s.listens, listening{p, l})
+	}
+	if reads.Workers != "" {
+		p := r.parts[r.placement.Of(reads.Workers)]
+		s.worker = &member{Inbox: box.NewInbox(reads.Identity, reads.Workers, 0, false)}
+		s.worker.Owner, s.worker.Worker = s.worker, true
+		s.worker.Now, s.worker.Expired = r.nowMS, r.countExpired
+		p.work(reads.Workers, s.worker)
+	}
+	r.register(s)
+	for _, in := range s.inboxes {
+		in.Starve(in.At())
+	}
+	return s, nil
+}
+
+// open adds the inbox of one exclusive address, at its committed position.
+func (s *Subscription) open(ctx context.Context, address string) error {
+	position, known, err := s.r.positions.Position(ctx, address, address)
+	if err != nil {
+		return fmt.Errorf("position of %s: %w", address, err)
+	}
+	s.add(s.r.parts[s.r.placement.Of(address)], address, address, position, known)
+	return nil
+}
+
+func (s *Subscription) add(p *partition, topic, key string, position uint64, known bool) *inbox {
+	in := &inbox{Inbox: s.box.NewInbox(key, key, position, known), p: p, sub: s, topic: topic}
+	in.Owner = in
+	in.Now, in.Expired = s.r.nowMS, s.r.countExpired
+	in.target = target{inbox: in}
+	s.inboxes = append(s.inboxes, in)
+	return in
+}
+
+// anyEvent is the key under which an engine that reads every event address
+// keeps its position in each partition.
+const anyEvent = eventPrefix + "*"
+
+func anyEventKey(partition int) string { return fmt.Sprintf("%s/%d", anyEvent, partition) }
+
+// openEvents adds the workflow engine's inboxes. Positions belong to the
+// event addresses. An engine for all workspaces reads each partition as a
+// whole and keeps one position in it; both kinds heed each other's.
+func (s *Subscription) openEvents(ctx context.Context) error {
+	set := s.reads.Events
+	if set.IsEmpty() {
+		return nil
+	}
+	rows, err := s.r.positions.PositionsUnder(ctx, eventPrefix)
+	if err != nil {
+		return fmt.Errorf("positions of event addresses: %w", err)
+	}
+	at := map[string]uint64{}
+	for _, row := range rows {
+		at[row.Address] = row.Position
+	}
+	if !set.IsAll() {
+		for _, ws := range set.Names() {
+			topic := eventPrefix + ws
+			p := s.r.parts[s.r.placement.Of(topic)]
+			position, known := at[topic]
+			if all, ok := at[anyEventKey(p.id)]; ok && (!known || all > position) {
+				position, known = all, true
+			}
+			s.add(p, topic, topic, position, known)
+		}
+		return nil
+	}
+	for _, p := range s.r.parts {
+		key := anyEventKey(p.id)
+		position, known := at[key]
+		in := s.add(p, anyEvent, key, position, known)
+		in.Skip = func(topic []byte, position uint64) bool {
+			done, ok := at[string(topic)]
+			return ok && position <= done
+		}
+	}
+	return nil
+}
+
+var errTaken = errors.New("router: the address is read by another session")
+
+// attach makes the inbox known to senders and to the tail.
+func (p *partition) attach(in *inbox) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := in.At(); at > p.tailAt && len(p.recent.entries) > 0 {
+		// Delivery rule C2: the log ends below what was committed.
+		in.sub.gap(Gap{Topic: in.Address, Reason: GapRecreated, FirstMissing: uint64(p.tailAt + 1), HasFirst: true})
+		in.Jump(p.tailAt)
+	}
+	if in.topic == anyEvent {
+		if p.wild != nil {
+			return errTaken
+		}
+		p.wild = in
+		return nil
+	}
+	if p.targets[in.topic] != nil {
+		return errTaken
+	}
+	p.targets[in.topic] = &in.target
+	return nil
+}
+
+func (p *partition) detach(in *inbox) {
+	p.mu.Lock()
+	if p.wild == in {
+		p.wild = nil
+	}
+	if t := p.targets[in.topic]; t != nil && t.inbox == in {
+		delete(p.targets, in.topic)
+	}
+	for i, other := range p.holding {
+		if other == in {
+			p.holding = append(p.holding[:i], p.holding[i+1:]...)
+			break
+		}
+	}
+	p.mu.Unlock()
+	p.reader.remove(in)
+}
+
+func (s *Subscription) detach() {
+	for _, in := range s.inboxes {
+		in.p.detach(in)
+	}
+}
+
+func (s *Subscription) gap(g Gap) {
+	if s.reads.Gap != nil {
+		s.reads.Gap(g)
+	}
+}
+
+// leaveTimeout is how long a session that ends waits for the tail to show
+// what it was given live (delivery rule S7).
+const leaveTimeout = time.Second
+
+// Leave ends the subscription: nothing more is delivered, what is done is
+// committed. The lease may be freed afterwards. settle is called when the
+// mailbox takes nothing more and before positions are read; it may be nil.
+func (s *Subscription) Leave(ctx context.Context, settle func()) {
+	s.r.unregister(s)
+	for _, l := range s.listens {
+		l.p.unlisten(l.l.topic.Name, l.l)
+	}
+	for _, in := range s.inboxes {
+		in.Stop()
+	}
+	s.awaitTail(ctx)
+	s.box.Close()
+	if settle != nil {
+		settle()
+	}
+	if s.worker != nil {
+		s.worker.group.p.unwork(s.reads.Workers, s.worker)
+	}
+	commits := s.commits(true)
+	s.detach()
+	if len(commits) == 0 {
+		return
+	}
+	if err := s.r.positions.Commit(ctx, commits); err != nil {
+		s.r.stats.CommitFailures.Add(1)
+		s.r.log.Warn("positions of an ended session could not be committed; its last messages will come again", "error", err)
+	}
+}
+
+// awaitTail waits until the tail has shown every live delivery, so that those
+// that are done have a position that can be committed.
+func (s *Subscription) awaitTail(ctx context.Context) {
+	deadline := time.NewTimer(leaveTimeout)
+	defer deadline.Stop()
+	for _, in := range s.inboxes {
+		for in.Expecting() {
+			shown := in.p.nextEntry()
+			if !in.Expecting() {
+				break
+			}
+			select {
+			case <-shown:
+			case <-deadline.C:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// commits returns the positions worth committing: those that moved by a
+// delivery of their own, or all if final.
+func (s *Subscription) commits(final bool) []store.Commit {
+	var list []store.Commit
+	for _, in := range s.inboxes {
+		if !in.Due() && !final {
+			continue
+		}
+		position := in.watermark()
+		if position == none || !in.Committed(position) {
+			continue
+		}
+		list = append(list, store.Commit{
+			Identity: in.Identity, Address: in.Address, Position: uint64(position), Epoch: s.reads.Epoch,
+		})
+	}
+	return list
+}
+
+func (in *inbox) watermark() int64 {
+	in.p.mu.Lock()
+	at := in.p.tailAt
+	in.p.mu.Unlock()
+	return in.Watermark(at)
+}
