@@ -1,0 +1,120 @@
+package auth
+
+import (
+	"fmt"
+
+	"github.com/aether-gateway/gateway/internal/acl"
+)
+
+// Credential is a verified token. It is immutable and safe for concurrent use.
+// It is worth nothing after ExpiresAt, to the instant: the leeway of a Verifier
+// is for connecting only.
+type Credential struct {
+	Claims
+	scope acl.WorkspaceSet
+}
+
+// Scope is the set of workspaces that the credential covers.
+func (c *Credential) Scope() acl.WorkspaceSet { return c.scope }
+
+// IsOperator reports whether the credential is one for operator commands.
+func (c *Credential) IsOperator() bool { return c.Kind == KindOperator }
+
+// String names the credential for logs: its kind, subject and id, never the
+// token.
+func (c *Credential) String() string {
+	return fmt.Sprintf("%s token of %.64q, id %.64q", c.Kind, c.Subject, c.ID)
+}
+
+// Bind says whether the credential proves the whole identity, and gives the
+// principal if it does. An error wraps ErrInvalidIdentity or ErrNotCovered.
+//
+// The principal of a non-unique task without an id has a zero Address; its
+// owner sets it once the id is assigned. A user starts in the workspace that it
+// asks for, else in the only one of the credential, else in none.
+func (c *Credential) Bind(id Identity) (acl.Principal, error) {
+	a, err := id.address()
+	if err != nil {
+		return acl.Principal{}, err
+	}
+	if part := c.uncovered(&id); part != "" {
+		return acl.Principal{}, fmt.Errorf("%w: %s", ErrNotCovered, part)
+	}
+	p := acl.Principal{Kind: id.Kind, Address: a, Workspaces: c.scope}
+	if id.Kind.WorkspaceScoped() {
+		p.Workspace = id.Workspace
+	}
+	if id.Kind == acl.User && p.Workspace == "" {
+		p.Workspace, _ = c.scope.Only()
+	}
+	return p, nil
+}
+
+// uncovered names the first part of the identity that the credential does not
+// prove, or "" if it proves all of it. It does not say what would be covered.
+func (c *Credential) uncovered(id *Identity) string {
+	const (
+		kind      = "its kind is another"
+		workspace = "not in this workspace"
+		impl      = "not for this implementation"
+		spec      = "not for this specifier"
+		instance  = "not for this instance id"
+		user      = "not for this user"
+	)
+	switch id.Kind {
+	case acl.Agent:
+		switch {
+		case c.Kind != KindAgent:
+			return kind
+		case !c.scope.Covers(id.Workspace):
+			return workspace
+		case c.Impl != id.Implementation:
+			return impl
+		case !matchSpec(c.Spec, id.Specifier):
+			return spec
+		}
+	case acl.UniqueTask, acl.Task:
+		switch {
+		case c.Kind != KindTask:
+			return kind
+		case !c.scope.Covers(id.Workspace):
+			return workspace
+		case c.Impl != id.Implementation:
+			return impl
+		case id.Kind == acl.Task && c.Spec != "" && c.Spec != "*":
+			return "for a unique task only"
+		case id.Kind == acl.UniqueTask && c.Spec == "":
+			return "for tasks without a specifier only"
+		case id.Kind == acl.UniqueTask && !matchSpec(c.Spec, id.Specifier):
+			return spec
+		}
+	case acl.User:
+		switch {
+		case c.Kind != KindUser:
+			return kind
+		case c.User != id.UserID:
+			return user
+		case id.Workspace != "" && !c.scope.Covers(id.Workspace):
+			return workspace
+		}
+	case acl.WorkflowEngine, acl.MetricsBridge:
+		switch {
+		case c.Kind != id.Kind.String():
+			return kind
+		case !matchSpec(c.Spec, id.Specifier):
+			return instance
+		}
+	case acl.Orchestrator, acl.Service, acl.Bridge:
+		switch {
+		case c.Kind != id.Kind.String():
+			return kind
+		case c.Impl != id.Implementation:
+			return impl
+		case !matchSpec(c.Spec, id.Specifier):
+			return spec
+		}
+	default:
+		return kind
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package auth
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+)
+
+// refusal is a kind of error: what the sentinels are.
+type refusal struct {
+	code codes.Code
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// The refusals. Errors of this package wrap one of them, often with a detail
+// that says what to do.
+var (
+	ErrNoCredential           error = &refusal{codes.Unauthenticated, "no credential was presented"}
+	ErrConflictingCredentials error = &refusal{codes.InvalidArgument, "the connection presents several credentials that disagree"}
+	ErrUnsupportedCredential  error = &refusal{codes.Unauthenticated, "credentials of this type are not supported"}
+
+	ErrTokenTooLarge  error = &refusal{codes.Unauthenticated, "the token is larger than 8 KiB"}
+	ErrMalformedToken error = &refusal{codes.Unauthenticated, "the token is not a well-formed JWT"}
+	ErrAlgorithm      error = &refusal{codes.Unauthenticated, "the token's algorithm is not accepted"}
+	ErrUnknownKey     error = &refusal{codes.Unauthenticated, "the token names a key that is not known"}
+	ErrSignature      error = &refusal{codes.Unauthenticated, "the token's signature does not fit any key"}
+	ErrNoExpiry       error = &refusal{codes.Unauthenticated, "the token has no expiry"}
+	ErrExpired        error = &refusal{codes.Unauthenticated, "the token has expired"}
+	ErrNotYetValid    error = &refusal{codes.Unauthenticated, "the token is not valid yet"}
+	ErrIssuer         error = &refusal{codes.Unauthenticated, "the token is from another issuer"}
+	ErrAudience       error = &refusal{codes.Unauthenticated, "the token is for another audience"}
+	ErrClaims         error = &refusal{codes.Unauthenticated, "the token's claims make no usable identity"}
+
+	// ErrNotCovered: the token is good, but the connection claims more than it
+	// proves.
+	ErrNotCovered error = &refusal{codes.PermissionDenied, "the credential does not cover this identity"}
+	// ErrInvalidIdentity: the claimed identity is none, whoever claims it.
+	ErrInvalidIdentity error = &refusal{codes.InvalidArgument, "the identity is not valid"}
+
+	// ErrKeyFile: a key file that cannot be used. It is the operator's business
+	// and never reaches a client.
+	ErrKeyFile error = &refusal{codes.FailedPrecondition, "the key file cannot be used"}
+	// ErrKeyAlgorithm: a key of an algorithm that is not supported.
+	ErrKeyAlgorithm error = &refusal{codes.FailedPrecondition, "algorithm not supported yet: only HS256"}
+)
+
+// Code is the gRPC status for an error of this package: OK for nil, Internal
+// for an error of another origin.
+func Code(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.code
+	}
+	return codes.Internal
+}
