@@ -1,0 +1,32 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrRange is returned for a position or epoch above 2^63-1, which no
+	// engine can hold. Nothing of the call was done.
+	ErrRange = errors.New("store: a number is beyond 2^63-1")
+	// ErrText is returned for an identity, address or prefix that is not valid
+	// UTF-8 or contains a zero byte. Nothing of the call was done.
+	ErrText = errors.New("store: a text is not valid UTF-8 or contains a zero byte")
+)
+
+// SchemaError says that the database's tables are not those that this program
+// works with.
+type SchemaError struct {
+	// Have is the version of the database, 0 for an empty one; Want the one
+	// needed.
+	Have, Want int64
+}
+
+func (e *SchemaError) Error() string {
+	if e.Have > e.Want {
+		return fmt.Sprintf("store: the database has schema version %d, this gateway knows up to %d: "+
+			"it was migrated by a newer gateway, install that one", e.Have, e.Want)
+	}
+	return fmt.Sprintf("store: the database has schema version %d, this gateway needs %d: "+
+		`run "gateway migrate up"`, e.Have, e.Want)
+}

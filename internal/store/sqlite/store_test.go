@@ -1,0 +1,148 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/sqlitefile"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/store/migrate"
+	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/storetest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openFile(t *testing.T, path string) *sqlitefile.File {
+	t.Helper()
+	f, err := sqlitefile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, storetest.Engine{New: func(t *testing.T) func() store.Store {
+		path := t.TempDir() + "/gateway.db"
+		var file *sqlitefile.File
+		return func() store.Store {
+			if file != nil {
+				if err := file.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			file = openFile(t, path)
+			ctx := context.Background()
+			if err := sqlite.Migrate(ctx, file); err != nil {
+				t.Fatal(err)
+			}
+			s, err := sqlite.Open(ctx, file, sqlite.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+	}})
+}
+
+func TestMovedAt(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	file := openFile(t, t.TempDir()+"/gateway.db")
+	if err := sqlite.Migrate(ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1000)
+	s, err := sqlite.Open(ctx, file, sqlite.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func(identity string, position uint64) {
+		t.Helper()
+		if err := s.Commit(ctx, []store.Commit{{Identity: identity, Address: "a", Position: position}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("moved", 1)
+	commit("rests", 1)
+	now = time.UnixMilli(2000)
+	commit("moved", 2)
+	commit("rests", 1)
+	if n, err := s.ExpirePositions(ctx, time.UnixMilli(1000)); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := s.ExpirePositions(ctx, time.UnixMilli(2000)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, ok, _ := s.Position(ctx, "moved", "a"); !ok {
+		t.Error("the moved one is gone")
+	}
+}
+
+func TestSchemaVersions(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	file := openFile(t, t.TempDir()+"/gateway.db")
+	var schema *store.SchemaError
+	_, err := sqlite.Open(ctx, file, sqlite.Options{})
+	if !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(err.Error(), `run "gateway migrate up"`) {
+		t.Errorf("no schema: %v", err)
+	}
+	if err := sqlite.Migrate(ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	err = file.Exclusive(ctx, func(db *sql.DB) error {
+		_, err := db.Exec("insert into gateway_schema_version (version_id, is_applied) values (9999, 1)")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = sqlite.Open(ctx, file, sqlite.Options{})
+	if !errors.As(err, &schema) || schema.Have != 9999 || !strings.Contains(err.Error(), "newer gateway") {
+		t.Errorf("newer schema: %v", err)
+	}
+	err = file.Exclusive(ctx, func(db *sql.DB) error {
+		if _, err := db.Exec("delete from gateway_schema_version where version_id = 9999"); err != nil {
+			return err
+		}
+		return migrate.Down(ctx, migrate.SQLite, db)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.Open(ctx, file, sqlite.Options{}); !errors.As(err, &schema) || schema.Have >= schema.Want {
+		t.Errorf("older schema: %v", err)
+	}
+}
+
+func TestPingTellsOfAClosedFile(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	file := openFile(t, t.TempDir()+"/gateway.db")
+	if err := sqlite.Migrate(ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sqlite.Open(ctx, file, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(ctx); !errors.Is(err, sqlitefile.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,119 @@
+// Package storetest is the conformance suite of the store: what
+// [store.Store] promises, as tests that each engine runs.
+//
+// It uses the interface only, and refuses nothing that the interface allows.
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/aether-gateway/gateway/internal/store"
+)
+
+// Engine makes databases of one engine for the suite.
+type Engine struct {
+	// New makes an empty, migrated database that lives as long as the test and
+	// returns how to open it. Open is called again after the store that it
+	// returned was closed, and fails the test if it cannot. What it opens is
+	// closed with the test, also if the suite has done so.
+	New func(t *testing.T) (open func() store.Store)
+}
+
+// Run runs the suite.
+func Run(t *testing.T, e Engine) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *bench)
+	}{
+		{"NoPosition", noPosition},
+		{"ZeroIsAPosition", zeroIsAPosition},
+		{"NeverFalls", neverFalls},
+		{"Epochs", epochs},
+		{"KeysAreApart", keysAreApart},
+		{"RepeatsInOneCall", repeatsInOneCall},
+		{"EpochsInOneCall", epochsInOneCall},
+		{"Ranges", ranges},
+		{"OddTexts", oddTexts},
+		{"RefusedTexts", refusedTexts},
+		{"PositionsOf", positionsOf},
+		{"PrefixIsLiteral", prefixIsLiteral},
+		{"LargeBatch", largeBatch},
+		{"ConcurrentCommits", concurrentCommits},
+		{"CancelledContext", cancelledContext},
+		{"Expire", expire},
+		{"ExpireMany", expireMany},
+		{"Reopen", reopen},
+		{"Ping", ping},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			open := e.New(t)
+			test.run(t, &bench{t: t, open: open, s: open()})
+		})
+	}
+}
+
+// bench is one database under test.
+type bench struct {
+	t    *testing.T
+	open func() store.Store
+	s    store.Store
+}
+
+func (b *bench) commit(commits ...store.Commit) {
+	b.t.Helper()
+	if err := b.s.Commit(context.Background(), commits); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// want checks a position through both ways of reading one.
+func (b *bench) want(identity, address string, position, epoch uint64) {
+	b.t.Helper()
+	got, ok, err := b.s.Position(context.Background(), identity, address)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if !ok || got != position {
+		b.t.Errorf("Position(%q, %q) = %d, %v, want %d", identity, address, got, ok, position)
+	}
+	for _, p := range b.of(identity) {
+		if p.Address == address {
+			if p != (store.Position{Identity: identity, Address: address, Position: position, Epoch: epoch}) {
+				b.t.Errorf("PositionsOf(%q): %+v, want position %d, epoch %d", identity, p, position, epoch)
+			}
+			return
+		}
+	}
+	b.t.Errorf("PositionsOf(%q) has no %q", identity, address)
+}
+
+func (b *bench) wantNone(identity, address string) {
+	b.t.Helper()
+	if got, ok, err := b.s.Position(context.Background(), identity, address); ok || err != nil {
+		b.t.Errorf("Position(%q, %q) = %d, %v, %v, want none", identity, address, got, ok, err)
+	}
+}
+
+func (b *bench) of(identity string) []store.Position {
+	b.t.Helper()
+	all, err := b.s.PositionsOf(context.Background(), identity)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return all
+}
+
+func (b *bench) under(prefix string) []store.Position {
+	b.t.Helper()
+	all, err := b.s.PositionsUnder(context.Background(), prefix)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return all
+}
+
+func at(identity, address string, position, epoch uint64) store.Commit {
+	return store.Commit{Identity: identity, Address: address, Position: position, Epoch: epoch}
+}
