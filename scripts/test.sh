@@ -1,0 +1,18 @@
+#!/bin/sh
+# Runs the tests as `make test` does, with the race detector, on real servers. Arguments go
+# to `go test`; without any, all packages are tested:
+#   scripts/test.sh -run Resume ./internal/router
+set -eu
+cd "$(dirname "$0")/.."
+scripts/deps.sh
+
+# A developer's gateway settings are not the tests'.
+for name in $(env | sed -n 's/^\(AETHER_[A-Za-z0-9_]*\)=.*/\1/p'); do
+	unset "$name"
+done
+
+if [ "$#" = 0 ]; then
+	set -- ./...
+fi
+# Two packages at a time: several of them start a broker.
+CGO_ENABLED=1 exec go test -race -p 2 -timeout 15m "$@"
