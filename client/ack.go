@@ -1,0 +1,118 @@
+package client
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+)
+
+const (
+	// ackDelay is how long an acknowledgement may wait for others to travel with.
+	ackDelay = 5 * time.Millisecond
+	// ackBatch are enough to travel at once, if the window is that large.
+	ackBatch = 64
+)
+
+// ackLog is what one session was given to acknowledge and how far it is. Not safe
+// for concurrent use.
+//
+// It acknowledges cumulatively up to the oldest open delivery and singly beyond
+// it. Gaps in the ids do not hold it up: only what came can be open.
+type ackLog struct {
+	entries []ackEntry // rising ids, from head on
+	head    int
+	open    int    // entries that are not settled
+	last    uint64 // the highest id that came
+	singles []uint64
+	nacks   []*aetherv1.Nack
+	fresh   int       // settled since the last flush
+	since   time.Time // of the first of them
+}
+
+type ackEntry struct {
+	id      uint64
+	settled bool
+}
+
+// received notes a delivery. It reports false if the id does not rise.
+func (a *ackLog) received(id uint64) bool {
+	if id <= a.last {
+		return false
+	}
+	a.last = id
+	a.open++
+	if a.head > 0 && a.head*2 >= len(a.entries) {
+		a.entries = slices.Delete(a.entries, 0, a.head)
+		a.head = 0
+	}
+	a.entries = append(a.entries, ackEntry{id: id})
+	return true
+}
+
+// settle ends a delivery. It reports whether the writer should look: for the
+// first since the last flush, for a nack, and when a batch is complete.
+func (a *ackLog) settle(id uint64, v verdict, reason string, batch int, now time.Time) bool {
+	live := a.entries[a.head:]
+	i := sort.Search(len(live), func(i int) bool { return live[i].id >= id })
+	if i == len(live) || live[i].id != id || live[i].settled {
+		return false
+	}
+	live[i].settled = true
+	a.open--
+	for a.head < len(a.entries) && a.entries[a.head].settled {
+		a.head++
+	}
+	if a.fresh == 0 {
+		a.since = now
+	}
+	a.fresh++
+	if v == acked {
+		a.singles = append(a.singles, id)
+		return a.fresh == 1 || a.fresh == batch
+	}
+	a.nacks = append(a.nacks, &aetherv1.Nack{DeliveryId: id, Reason: reasonOf(reason), Requeue: v == requeued})
+	return true
+}
+
+// due says whether to flush now, and if not, after how long; 0 is never.
+func (a *ackLog) due(batch int, now time.Time) (bool, time.Duration) {
+	switch {
+	case a.fresh == 0:
+		return false, 0
+	case a.fresh >= batch, len(a.nacks) > 0:
+		return true, 0
+	}
+	wait := ackDelay - now.Sub(a.since)
+	return wait <= 0, max(wait, 0)
+}
+
+// flush returns the frames that tell the gateway what is settled. Nacks go
+// first and in a frame of their own, so that a cumulative acknowledgement never
+// passes over a delivery that the gateway does not yet know to have failed.
+func (a *ackLog) flush() []*aetherv1.DeliveryAck {
+	var frames []*aetherv1.DeliveryAck
+	if len(a.nacks) > 0 {
+		frames = append(frames, &aetherv1.DeliveryAck{Nack: a.nacks})
+	}
+	upTo := a.last
+	if a.head < len(a.entries) {
+		upTo = a.entries[a.head].id - 1
+	}
+	ack := &aetherv1.DeliveryAck{}
+	if len(a.singles) > 0 {
+		for _, id := range a.singles {
+			if id > upTo {
+				ack.Ids = append(ack.Ids, id)
+			}
+		}
+		if len(ack.Ids) < len(a.singles) {
+			ack.UpTo = upTo
+		}
+		slices.Sort(ack.Ids)
+		frames = append(frames, ack)
+	}
+	a.nacks, a.singles, a.fresh = nil, a.singles[:0], 0
+	return frames
+}

@@ -1,0 +1,414 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+)
+
+const (
+	// silences is how many heartbeat intervals without a frame make a dead gateway.
+	silences = 3
+	// leaveFor bounds the wait for the gateway's end of the stream after ours.
+	leaveFor = 10 * time.Second
+	// drainFor is how long a gateway that is going is listened to, if it did not
+	// say when to leave.
+	drainFor = 30 * time.Second
+)
+
+// link is one stream, from InitConnection to its end. Only its writer goroutine
+// sends on the stream, only run receives.
+type link struct {
+	c       *Client
+	conn    *grpc.ClientConn
+	stream  grpc.BidiStreamingClient[aetherv1.UpstreamMessage, aetherv1.DownstreamMessage]
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	session Session
+	began   time.Time
+
+	wakeup chan struct{} // capacity 1: there may be something to write
+	raw    chan *rawFrame
+	heard  atomic.Int64 // when the last frame came, as a duration since began
+	tasks  sync.WaitGroup
+
+	draining   atomic.Bool  // the gateway is going: write no new sends
+	renewing   atomic.Bool  // a new credential is being fetched
+	comeBackAt atomic.Int64 // the gateway's hint, as a duration since began
+}
+
+// rawFrame is a frame of [Client.SendFrame]; the writer answers once.
+type rawFrame struct {
+	frame *aetherv1.UpstreamMessage
+	done  chan error // capacity 1
+}
+
+// open makes a connection of its own, so that a dead one is never used again, and
+// performs the handshake. The error is an *Error.
+func (c *Client) open(ctx context.Context, resume string) (*link, error) {
+	credential, err := c.credential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(c.opts.Addr, c.opts.dialOptions()...)
+	if err != nil {
+		return nil, &Error{Code: CodeInvalidArgument, Message: err.Error(), terminal: true, cause: err}
+	}
+	l := &link{c: c, conn: conn, wakeup: make(chan struct{}, 1), raw: make(chan *rawFrame)}
+	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
+	if err := l.handshake(ctx, c.init(credential, resume)); err != nil {
+		l.cancel(err)
+		conn.Close() //nolint:errcheck // the handshake's error says more
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *link) handshake(ctx context.Context, init *aetherv1.InitConnection) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.c.opts.ConnectTimeout,
+		broken("no answer within %s", l.c.opts.ConnectTimeout))
+	defer cancel()
+	watch := context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) })
+	defer watch()
+	var err error
+	if l.stream, err = aetherv1.NewAetherGatewayClient(l.conn).Connect(l.ctx); err != nil {
+		return l.failure(err)
+	}
+	err = l.stream.Send(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Init{Init: init}})
+	if err != nil && !errors.Is(err, io.EOF) { // after EOF, Recv has the reason
+		return l.failure(err)
+	}
+	var told *Error // a refusal that comes before the status says more
+	for {
+		frame, err := l.stream.Recv()
+		if err != nil {
+			e := l.failure(err)
+			if told != nil && e.RetryAfter == 0 {
+				e.RetryAfter = told.RetryAfter
+			}
+			return e
+		}
+		switch f := frame.GetPayload().(type) {
+		case *aetherv1.DownstreamMessage_Error:
+			told = fromResponse(f.Error)
+		case *aetherv1.DownstreamMessage_ConnectionAck:
+			if !watch() { // too late: the timeout is ending the stream
+				<-l.ctx.Done()
+				return l.failure(l.ctx.Err())
+			}
+			l.session = newSession(l.c.opts.Identity, f.ConnectionAck)
+			l.began = time.Now()
+			return nil
+		default:
+			e := broken("the first frame was not a ConnectionAck but %T", f)
+			e.terminal = true
+			return e
+		}
+	}
+}
+
+// failure is why the stream ended: our own reason, if we ended it, or the
+// gateway's status.
+func (l *link) failure(err error) *Error {
+	if l.ctx.Err() != nil {
+		if cause, ok := errors.AsType[*Error](context.Cause(l.ctx)); ok {
+			return cause
+		}
+		e := broken("given up: %v", context.Cause(l.ctx))
+		e.cause = context.Cause(l.ctx)
+		return e
+	}
+	if errors.Is(err, io.EOF) {
+		return broken("the gateway ended the stream")
+	}
+	return fromStatus(err)
+}
+
+// run serves the session to its end and says why it ended; nil after leave.
+func (l *link) run(leave <-chan struct{}) error {
+	l.c.sends.attach(l, time.Now())
+	l.c.recv.attach(l)
+	l.tasks.Go(func() { l.write(leave) })
+	if l.session.Extended && l.session.Heartbeat > 0 {
+		l.tasks.Go(l.watch)
+	}
+	err := l.read()
+	select {
+	case <-leave:
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+	default:
+	}
+	var end *Error
+	if err != nil && !errors.As(err, &end) {
+		end = l.failure(err)
+	}
+	l.cancel(errors.New("the session ended"))
+	l.c.sends.detach(l)
+	l.c.recv.detach(l)
+	l.tasks.Wait()
+	l.conn.Close() //nolint:errcheck // nothing depends on it any more
+	if end == nil {
+		return nil
+	}
+	told := *end // others may be reading it
+	told.RetryAfter = max(end.RetryAfter, time.Duration(l.comeBackAt.Load())-time.Since(l.began))
+	return &told
+}
+
+// read is the receive loop. It never waits for handlers, callers or the writer,
+// but for room when the gateway knows no acknowledgements.
+func (l *link) read() error {
+	for {
+		frame, err := l.stream.Recv()
+		if err != nil {
+			return err
+		}
+		l.heard.Store(int64(time.Since(l.began)))
+		if err := l.dispatch(frame); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
+	c := l.c
+	switch f := frame.GetPayload().(type) {
+	case *aetherv1.DownstreamMessage_Msg:
+		return c.recv.put(l, f.Msg)
+	case *aetherv1.DownstreamMessage_Receipt:
+		c.sends.stored(f.Receipt)
+	case *aetherv1.DownstreamMessage_Error:
+		e := fromResponse(f.Error)
+		if !c.sends.refuse(f.Error.GetRequestId(), e) {
+			c.notices.put(Refused{Err: e})
+		}
+	case *aetherv1.DownstreamMessage_Signal:
+		return l.signal(f.Signal)
+	case *aetherv1.DownstreamMessage_Heartbeat:
+		// It has been heard; an answer would be answered.
+	case *aetherv1.DownstreamMessage_Config:
+		c.setConfig(newConfig(f.Config))
+	case *aetherv1.DownstreamMessage_Gap:
+		c.notices.put(Gap{Topic: f.Gap.GetTopic(), Reason: gapReason(f.Gap.GetReason()), Dropped: f.Gap.GetDropped()})
+	case *aetherv1.DownstreamMessage_CredentialExpiring:
+		c.notices.put(CredentialExpiring{At: time.UnixMilli(f.CredentialExpiring.GetExpiresAtMs())})
+		if c.opts.TokenSource != nil && l.renewing.CompareAndSwap(false, true) {
+			l.tasks.Go(l.renew)
+		}
+	case *aetherv1.DownstreamMessage_Reauthenticated:
+		c.renewed(f.Reauthenticated.GetExpiresAtMs())
+	default:
+		c.notices.put(Frame{Frame: frame})
+	}
+	return nil
+}
+
+func gapReason(r aetherv1.HistoryGap_Reason) string {
+	switch r {
+	case aetherv1.HistoryGap_REASON_RETENTION:
+		return "retention"
+	case aetherv1.HistoryGap_REASON_LAGGED:
+		return "lagged"
+	case aetherv1.HistoryGap_REASON_RECREATED:
+		return "recreated"
+	case aetherv1.HistoryGap_REASON_DAMAGED:
+		return "damaged"
+	}
+	return "unknown"
+}
+
+// signal obeys the gateway. One that is going is listened to until it ends the
+// stream or the time it gave is over, so that sends under way get their answers;
+// new ones wait for the next session. The stream is not half-closed: that would
+// say that this principal has finished its work.
+func (l *link) signal(s *aetherv1.Signal) error {
+	if s.GetType() == aetherv1.Signal_SIGNAL_TYPE_FORCE_DISCONNECT {
+		e := &Error{Code: CodeDisconnected, Message: "the gateway ended the session", terminal: true}
+		if s.GetReason() != "" {
+			e.Message += ": " + s.GetReason()
+		}
+		if s.GetCode() != "" {
+			e.Details = map[string]string{"code": s.GetCode()}
+		}
+		return e
+	}
+	hint := milliseconds(s.GetReconnectAfterMs())
+	l.comeBackAt.Store(int64(time.Since(l.began) + hint))
+	if l.draining.Swap(true) {
+		return nil
+	}
+	l.tasks.Go(func() {
+		if hint == 0 {
+			hint = drainFor
+		}
+		if pause(l.ctx, hint) {
+			l.cancel(broken("the gateway is going: %s", s.GetReason()))
+		}
+	})
+	return nil
+}
+
+// watch ends the stream when the gateway has been silent for too long.
+func (l *link) watch() {
+	limit := silences * l.session.Heartbeat
+	for {
+		silent := time.Since(l.began) - time.Duration(l.heard.Load())
+		if silent >= limit {
+			l.cancel(broken("nothing heard from the gateway for %s", limit))
+			return
+		}
+		if !pause(l.ctx, limit-silent) {
+			return
+		}
+	}
+}
+
+// renew fetches a new credential and hands it to the gateway.
+func (l *link) renew() {
+	defer l.renewing.Store(false)
+	b := backoff{least: time.Second, most: time.Minute}
+	for {
+		credential, err := l.c.credential(l.ctx)
+		if err == nil {
+			frame := &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Reauthenticate{
+				Reauthenticate: &aetherv1.Reauthenticate{Credentials: credential},
+			}}
+			if err = l.sendFrame(l.ctx, frame); err == nil {
+				return
+			}
+		}
+		if l.ctx.Err() != nil {
+			return
+		}
+		l.c.opts.Logger.Warn("no new credential", "identity", l.c.opts.Identity.String(), "error", err)
+		if !pause(l.ctx, b.next(0)) {
+			return
+		}
+	}
+}
+
+// sendFrame hands a frame to the writer and waits until it is written.
+func (l *link) sendFrame(ctx context.Context, frame *aetherv1.UpstreamMessage) error {
+	f := &rawFrame{frame: frame, done: make(chan error, 1)}
+	select {
+	case l.raw <- f:
+	case <-l.ctx.Done():
+		return l.failure(l.ctx.Err())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-f.done:
+		return err
+	case <-l.ctx.Done():
+		return l.failure(l.ctx.Err())
+	}
+}
+
+// kick wakes the writer.
+func (l *link) kick() {
+	select {
+	case l.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// write is the stream's only writer. Acknowledgements go before sends. After
+// leave it says the last ones and half-closes.
+func (l *link) write(leave <-chan struct{}) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		wait, err := l.writeAll(false)
+		if err != nil {
+			return // the receive loop learns the reason
+		}
+		if wait > 0 {
+			timer.Reset(wait)
+		}
+		select {
+		case <-l.wakeup:
+		case <-timer.C:
+		case f := <-l.raw:
+			f.done <- l.stream.Send(f.frame)
+		case <-leave:
+			l.leave()
+			return
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// writeAll writes what there is and says when there will be more.
+func (l *link) writeAll(last bool) (time.Duration, error) {
+	for {
+		select {
+		case f := <-l.raw:
+			f.done <- l.stream.Send(f.frame)
+		default:
+		}
+		acks, wait := l.c.recv.flush(l, last)
+		for _, a := range acks {
+			if err := l.stream.Send(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Ack{Ack: a}}); err != nil {
+				return 0, err
+			}
+		}
+		if l.draining.Load() {
+			return wait, nil
+		}
+		o := l.c.sends.next(l, time.Now())
+		if o == nil {
+			return wait, nil
+		}
+		if err := l.stream.Send(o.frame); err != nil {
+			return 0, err
+		}
+		l.c.sends.written(l, o)
+	}
+}
+
+func (l *link) leave() {
+	if _, err := l.writeAll(true); err != nil {
+		return
+	}
+	if !l.session.Extended && l.c.recv.waiting() {
+		// Without acknowledgements an orderly end would say that these were
+		// received (delivery table A).
+		l.cancel(broken("closed with messages unread"))
+		return
+	}
+	if err := l.stream.CloseSend(); err != nil {
+		return
+	}
+	if pause(l.ctx, leaveFor) {
+		l.cancel(broken("the gateway did not end the stream within %s", leaveFor))
+	}
+}
+
+// buildInfo describes this program to the gateway's operators.
+var buildInfo = sync.OnceValue(func() *aetherv1.BuildInfo {
+	info := &aetherv1.BuildInfo{Runtime: runtime.Version(), Os: runtime.GOOS + "/" + runtime.GOARCH}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range b.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				info.Commit = s.Value
+			case "vcs.time":
+				info.BuiltAt = s.Value
+			}
+		}
+	}
+	return info
+})

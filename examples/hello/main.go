@@ -1,0 +1,38 @@
+// Command hello is an agent that answers whoever writes to it.
+//
+//	AETHER_TOKEN=$(gateway token create --kind agent --workspace demo --impl hello --spec 1) go run ./examples/hello
+//	gateway send ag::demo::hello::1 world
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+
+	"github.com/aether-gateway/gateway/client"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	c, err := client.Connect(ctx, client.Options{
+		Addr:     "127.0.0.1:50051",
+		Token:    os.Getenv("AETHER_TOKEN"),
+		Identity: client.Agent("demo", "hello", "1"),
+		Handler: func(ctx context.Context, m *client.Message) error {
+			_, err := m.Reply(ctx, fmt.Appendf(nil, "hello, %s", m.Payload))
+			return err
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-c.Done(): // the gateway said that there is no point in going on
+		log.Fatal(c.Err())
+	}
+	c.Close(context.Background())
+}
