@@ -228,3 +228,10 @@ func parsePlacement(raw any) ([]Placement, error) {
 	}
 	return rules, errors.Join(errs...)
 }
+
+// ParseKeyFiles reads a list of key files as jwt.key_file takes it.
+func ParseKeyFiles(s string) ([]KeyFile, error) {
+	var files []KeyFile
+	err := assign(byName["jwt.key_file"], &files, s)
+	return files, err
+}

@@ -15,7 +15,7 @@ var clusterEnv = regexp.MustCompile(`^AETHER_(.*_)?(SERVICE_HOST|SERVICE_PORT(_[
 
 func envLayer(o Options) (layer, Problems) {
 	l, ps := layer{}, Problems(nil)
-	for _, entry := range slices.Sorted(slices.Values(o.Environ)) {
+	for _, entry := range o.Environ { // the last of two counts, as in a shell
 		name, value, ok := strings.Cut(entry, "=")
 		if !ok || !strings.HasPrefix(name, envPrefix) {
 			continue

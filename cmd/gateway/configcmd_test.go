@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+func TestConfigPrint(t *testing.T) {
+	t.Parallel()
+	environ := []string{
+		"AETHER_POSTGRES_URL=postgres://u:pw-hidden@db/aether", "AETHER_RABBITMQ_STREAM_URL=rabbitmq-stream://u:pw-hidden@mq",
+		"AETHER_JWT_KEY_FILE=k.hs256", "AETHER_INSTANCE_ID=a b # c",
+	}
+	out := succeed(t, environ, "config", "print")
+	for _, line := range []string{
+		"# environment AETHER_POSTGRES_URL", "postgres://u:***@db/aether", "streams.partitions: 4", "# default", `instance_id: "a b # c"`,
+	} {
+		if !strings.Contains(out, line) {
+			t.Errorf("missing %q in\n%s", line, out)
+		}
+	}
+	if strings.Contains(out, "hidden") {
+		t.Errorf("a password is shown:\n%s", out)
+	}
+	var entries []config.Entry
+	if err := json.Unmarshal([]byte(succeed(t, environ, "config", "print", "--output", "json")), &entries); err != nil || len(entries) < 30 {
+		t.Errorf("%v, %d entries", err, len(entries))
+	}
+
+	// What print shows for dev is a file that gives the same again.
+	file := filepath.Join(t.TempDir(), "printed.yaml")
+	first := succeed(t, []string{"AETHER_STREAMS_PLACEMENT=[{prefix: ag, workspace: w}]", "AETHER_STREAMS_RETENTION_MAX_AGE=1d12h"}, "config", "print", "--mode", "dev")
+	if err := os.WriteFile(file, []byte(first), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := succeed(t, nil, "config", "print", "--mode", "dev", "--config", file)
+	withoutSources := func(s string) string {
+		var b strings.Builder
+		for line := range strings.Lines(s) {
+			value, _, _ := strings.Cut(line, "  #")
+			b.WriteString(strings.TrimRight(value, " ") + "\n")
+		}
+		return b.String()
+	}
+	if withoutSources(first) != withoutSources(second) {
+		t.Errorf("printed:\n%s\nread back:\n%s", first, second)
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	t.Parallel()
+	key := keyFile(t, "k.hs256")
+	good := []string{"AETHER_POSTGRES_URL=postgres://db/aether", "AETHER_RABBITMQ_STREAM_URL=rabbitmq-stream://mq", "AETHER_JWT_KEY_FILE=" + key}
+	out := succeed(t, append(good, "AETHER_REDIS_URL=redis://r"), "config", "check")
+	if !strings.Contains(out, "note: redis.url") || !strings.Contains(out, "ok: ") {
+		t.Errorf("got %s", out)
+	}
+	code, stdout, _ := command(append(good, "AETHER_JWT_KEY_FILE=/nowhere.hs256,"+key, "AETHER_LOG_LEVEL=loud"), "", "config", "check")
+	if code != 1 || !strings.Contains(stdout, "/nowhere.hs256") || !strings.Contains(stdout, "log.level") {
+		t.Errorf("exit %d\n%s", code, stdout)
+	}
+	code, stdout, _ = command(append(good, "AETHER_LOG_LEVEL=loud"), "", "config", "check", "--output", "json")
+	var report struct {
+		OK       bool
+		Problems config.Problems
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); code != 1 || err != nil || report.OK || len(report.Problems) != 1 || report.Problems[0].Key != "log.level" {
+		t.Errorf("exit %d, %v\n%s", code, err, stdout)
+	}
+}

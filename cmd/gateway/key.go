@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+// What dev keeps in its data directory.
+const (
+	devKeyFile      = "dev.hs256"
+	devOperatorFile = "operator.jwt"
+	devStateFile    = "aether.db"
+	devReadyFile    = "address"
+)
+
+// keyFlags say which key signs or checks a credential.
+type keyFlags struct {
+	DataDir  string `placeholder:"DIR" help:"The data directory of gateway dev (default: .aether)."`
+	KeyFile  string `placeholder:"FILE" help:"A key file instead: *.hs256, or HS256:PATH."`
+	Issuer   string `placeholder:"ISS" help:"The iss claim (default: aether)."`
+	Audience string `placeholder:"AUD" help:"The aud claim (default: aether)."`
+}
+
+// dataDir is the directory that the flags or the environment name.
+func (f *keyFlags) dataDir(p *program) string {
+	return first(f.DataDir, p.getenv("AETHER_DATA_DIR"), ".aether")
+}
+
+func (f *keyFlags) issuer(p *program) string {
+	return first(f.Issuer, p.getenv("AETHER_AUTH_ISSUER"), auth.DefaultIssuer)
+}
+
+func (f *keyFlags) audience(p *program) string {
+	return first(f.Audience, p.getenv("AETHER_AUTH_AUDIENCE"), auth.DefaultAudience)
+}
+
+// load reads the key: of --key-file, of --data-dir, of AETHER_JWT_KEY_FILE,
+// else of the default data directory.
+func (f *keyFlags) load(p *program) (*auth.Keys, error) {
+	if f.KeyFile != "" && f.DataDir != "" {
+		return nil, usagef("--key-file and --data-dir name two keys; give one")
+	}
+	text := f.KeyFile
+	if text == "" && f.DataDir == "" {
+		text = p.getenv("AETHER_JWT_KEY_FILE")
+	}
+	if text != "" {
+		parsed, err := config.ParseKeyFiles(text)
+		if err != nil {
+			return nil, fmt.Errorf("key file: %w", err)
+		}
+		files := make([]auth.KeyFile, len(parsed))
+		for i, k := range parsed {
+			files[i] = auth.KeyFile{Path: k.Path, Algorithm: k.Alg}
+		}
+		return auth.LoadKeys(files...)
+	}
+	dir := f.dataDir(p)
+	keys, err := auth.LoadKeyFiles(filepath.Join(dir, devKeyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no key in %s: start `gateway dev --data-dir %s` once, or name a key with --key-file or another directory with --data-dir", dir, dir)
+	}
+	return keys, err
+}
+
+// devKeys reads the data directory's own key, and makes it if there is none.
+func devKeys(dir string) (*auth.Keys, auth.KeyFile, error) {
+	path := filepath.Join(dir, devKeyFile)
+	if err := auth.CreateKeyFile(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, auth.KeyFile{}, fmt.Errorf("making the signing key: %w", err)
+	}
+	keys, err := auth.LoadKeyFiles(path)
+	return keys, auth.KeyFile{Path: path}, err
+}
+
+const (
+	operatorLife  = 365 * 24 * time.Hour
+	operatorRenew = 30 * 24 * time.Hour
+)
+
+// devOperatorToken keeps a token for operator commands in the data directory,
+// readable by its owner only, and renews it before it expires.
+func devOperatorToken(dir string, key auth.Key, v *auth.Verifier, issuer, audience string) (path string, err error) {
+	path = filepath.Join(dir, devOperatorFile)
+	if old, err := os.ReadFile(path); err == nil {
+		if in, err := auth.Inspect(noContext, trimNewline(string(old)), v); err == nil && in.Err == nil &&
+			time.Until(in.Claims.ExpiresAt) > operatorRenew {
+			return path, nil
+		}
+	}
+	token, err := auth.Mint(key, auth.Claims{
+		Kind: auth.KindOperator, Subject: "operator", Workspaces: []string{auth.AllWorkspaces},
+		Issuer: issuer, Audience: []string{audience}, ExpiresAt: time.Now().Add(operatorLife),
+	})
+	if err != nil {
+		return "", err
+	}
+	return path, writePrivate(path, token+"\n")
+}
+
+// writePrivate replaces a file as a whole, readable by its owner only.
+func writePrivate(path, content string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.WriteString(content); err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}

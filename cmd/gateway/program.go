@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// program is what a process has from outside, so that tests can stand in for
+// it.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+	signals        <-chan os.Signal
+	// ready, if set, is told the addresses when serving has begun.
+	ready func(grpcAddr, httpAddr string)
+}
+
+// commands is the command line.
+type commands struct {
+	Token   tokenCmd   `cmd:"" help:"Make and read credentials."`
+	Config  configCmd  `cmd:"" help:"Check and show a configuration without starting anything."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// usageError is a command line that makes no sense: exit code 2.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+
+// exited carries kong's wish to exit, for --help, out of its parser.
+type exited struct{ code int }
+
+// run is the whole program; it returns the exit code.
+func run(args []string, p *program) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(exited)
+			if !ok {
+				panic(r)
+			}
+			code = e.code
+		}
+	}()
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("gateway"),
+		kong.Description("Aether Gateway: messages between agents, tasks, users and services, over one gRPC stream each."),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Exit(func(code int) { panic(exited{code}) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		panic("gateway: command table: " + err.Error())
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return p.fail(usageError{err.Error()})
+	}
+	parsed.BindTo(context.Background(), (*context.Context)(nil))
+	if err := parsed.Run(p); err != nil {
+		return p.fail(err)
+	}
+	return exitOK
+}
+
+// fail prints an error and returns its exit code.
+func (p *program) fail(err error) int {
+	var (
+		usage    usageError
+		problems config.Problems
+		silent   silentError
+	)
+	switch {
+	case errors.As(err, &silent):
+	case errors.As(err, &usage):
+		fmt.Fprintf(p.stderr, "gateway: %s\nTry `gateway --help`.\n", usage.text)
+		return exitUsage
+	case errors.As(err, &problems):
+		fmt.Fprintf(p.stderr, "gateway: the configuration cannot be used:\n")
+		for _, problem := range problems {
+			fmt.Fprintf(p.stderr, "  %s\n", problem)
+		}
+	default:
+		fmt.Fprintf(p.stderr, "gateway: %v\n", err)
+	}
+	return exitFailed
+}
+
+// silentError fails a command that has said why already.
+type silentError struct{}
+
+func (silentError) Error() string { return "failed" }
+
+// getenv is a variable of the program's environment, "" if it is not set.
+func (p *program) getenv(name string) string {
+	value := ""
+	for _, entry := range p.environ {
+		if rest, ok := strings.CutPrefix(entry, name+"="); ok {
+			value = rest
+		}
+	}
+	return value
+}
+
+// first is the first of the texts that is not empty.
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
