@@ -14,7 +14,9 @@ import (
 // FuzzVerify gives arbitrary text to the verifier: only what was signed passes.
 func FuzzVerify(f *testing.F) {
 	v, key := setup(f)
-	good := mint(f, key, agentClaims())
+	claims := agentClaims()
+	claims.ID = "1" // the same token in every process of the fuzzer
+	good := mint(f, key, claims)
 	f.Add(good)
 	f.Add("")
 	f.Add("a.b.c")
@@ -23,7 +25,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add(good[:len(good)-1])
 	f.Fuzz(func(t *testing.T, token string) {
 		cred, err := v.Verify(context.Background(), token)
-		if (err == nil) != (token == good || signedHere(t, token)) {
+		if (err == nil) != (token == good) {
 			t.Fatalf("%q: %v", token, err)
 		}
 		if (err == nil) != (cred != nil) {
@@ -36,13 +38,6 @@ func FuzzVerify(f *testing.F) {
 			t.Fatalf("Inspect says %v, Verify %v", in.Err, err)
 		}
 	})
-}
-
-// signedHere reports whether a token is one of the seeds that this file signs
-// with the verifier's own secret and a payload that holds.
-func signedHere(t *testing.T, token string) bool {
-	t.Helper()
-	return token == forge(t, header(HS256), goodPayload(), testSecret)
 }
 
 // FuzzClaims signs arbitrary payloads: whatever is accepted makes an identity
