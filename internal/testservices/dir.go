@@ -96,6 +96,10 @@ func sweep(dir string) {
 		if err != nil {
 			continue
 		}
+		clusters, _ := filepath.Glob(filepath.Join(path, "postgres-*", "data"))
+		for _, data := range clusters {
+			releaseSharedMemory(data)
+		}
 		os.RemoveAll(path)
 		lock.Close()
 	}

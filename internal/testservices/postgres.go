@@ -109,7 +109,9 @@ func (d *Database) Kill() {
 	d.tb.Helper()
 	c := d.ownCluster()
 	defer c.mu.Unlock()
-	c.server.kill()
+	if err := c.server.killTree(); err != nil {
+		d.tb.Fatalf("testservices: PostgreSQL: %v", err)
+	}
 }
 
 // Stop freezes the server and all its helpers with SIGSTOP: connections stay
@@ -314,4 +316,5 @@ func (c *cluster) end() {
 	}
 	_ = c.server.signalTree(syscall.SIGCONT) // it may be stopped
 	c.server.terminate(syscall.SIGQUIT, 10*time.Second)
+	releaseSharedMemory(c.data())
 }

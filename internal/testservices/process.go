@@ -128,14 +128,8 @@ func (p *process) awaitStopped() error {
 			return err
 		}
 		for _, file := range files {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				continue // the thread is gone
-			}
-			// The name in brackets may hold anything; the state follows it.
-			_, after, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
-			if !strings.HasPrefix(after, "T") {
-				return fmt.Errorf("%s: still in state %.1s", file, after)
+			if s := stateOf(file); s != 0 && s != 'T' {
+				return fmt.Errorf("%s: still in state %c", file, s)
 			}
 		}
 		return nil
@@ -148,6 +142,49 @@ func (p *process) kill() {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL) // gone already is fine
 	}
 	<-p.done
+}
+
+// killTree ends the child and its children with SIGKILL, and waits for all. The
+// children are not ours to reap: they are gone when the kernel has freed what
+// they held.
+func (p *process) killTree() error {
+	if p.exited() {
+		return nil
+	}
+	if err := p.signal(syscall.SIGSTOP); err != nil { // so that it starts no more
+		return err
+	}
+	if err := p.awaitStopped(); err != nil {
+		return err
+	}
+	orphans := children(p.pid)
+	p.kill()
+	for _, pid := range orphans {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // gone already is fine
+	}
+	return poll(10*time.Second, nil, func() error {
+		for _, pid := range orphans {
+			if s := stateOf(fmt.Sprintf("/proc/%d/stat", pid)); s != 0 && s != 'Z' && s != 'X' {
+				return fmt.Errorf("process %d is still in state %c", pid, s)
+			}
+		}
+		return nil
+	})
+}
+
+// stateOf returns the letter for a process's or thread's state from its stat
+// file, 0 if there is none.
+func stateOf(file string) byte {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	// The name in brackets may hold anything; a space and the state follow it.
+	after := b[bytes.LastIndexByte(b, ')')+1:]
+	if len(after) < 2 {
+		return 0
+	}
+	return after[1]
 }
 
 // terminate asks the child to end by s, and kills it if it takes too long.
@@ -178,6 +215,15 @@ var errExited = errors.New("ended before it was ready")
 // await polls ready until it returns nil. It gives up when the child ends
 // (errExited) or after the time limit.
 func (p *process) await(limit time.Duration, ready func() error) error {
+	err := poll(limit, p.done, ready)
+	if errors.Is(err, errExited) {
+		return fmt.Errorf("%w (%v)", err, p.err)
+	}
+	return err
+}
+
+// poll calls ready until it returns nil, the time is over, or exited is closed.
+func poll(limit time.Duration, exited <-chan struct{}, ready func() error) error {
 	const pause = 20 * time.Millisecond
 	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(pause)
@@ -191,8 +237,8 @@ func (p *process) await(limit time.Duration, ready func() error) error {
 			return fmt.Errorf("not ready after %v: %w", limit, err)
 		}
 		select {
-		case <-p.done:
-			return fmt.Errorf("%w (%v)", errExited, p.err)
+		case <-exited:
+			return errExited
 		case <-tick.C:
 		}
 	}

@@ -12,17 +12,8 @@ import (
 	"time"
 )
 
-// state returns the letter by which the kernel describes a process, "" if there
-// is none.
-func state(t *testing.T, pid int) string {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	text := string(b)
-	return strings.Fields(text[strings.LastIndex(text, ")")+1:])[0]
-}
+// state returns the letter by which the kernel describes a process.
+func state(pid int) byte { return stateOf(fmt.Sprintf("/proc/%d/stat", pid)) }
 
 // TestCrash kills a test binary that runs one of each and looks whether
 // anything outlives it. A shell between the binary and the Erlang VM, or an
@@ -110,7 +101,7 @@ func mentioning(t *testing.T, dir string) []string {
 			continue
 		}
 		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
-		if err != nil || !strings.HasPrefix(cwd, dir) || state(t, pid) == "Z" {
+		if err != nil || !strings.HasPrefix(cwd, dir) || state(pid) == 'Z' {
 			continue
 		}
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

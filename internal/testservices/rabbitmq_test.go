@@ -74,8 +74,8 @@ func TestBrokerFaults(t *testing.T) {
 	publish(t, b, "kept")
 
 	b.Stop()
-	if got := state(t, b.PID()); got != "T" {
-		t.Errorf("state %s after Stop, want T", got)
+	if got := state(b.PID()); got != 'T' {
+		t.Errorf("state %c after Stop, want T", got)
 	}
 	b.Cont()
 	publish(t, b, "kept")

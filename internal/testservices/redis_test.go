@@ -19,8 +19,8 @@ func TestRedis(t *testing.T) {
 		t.Error(err)
 	}
 	r.Stop()
-	if got := state(t, r.server.pid); got != "T" {
-		t.Errorf("state %s after Stop, want T", got)
+	if got := state(r.server.pid); got != 'T' {
+		t.Errorf("state %c after Stop, want T", got)
 	}
 	r.Cont()
 	if err := r.ping(); err != nil {
