@@ -64,6 +64,7 @@ type Mailbox struct {
 
 	mu     sync.Mutex
 	closed bool
+	deaf   bool // takes no deliveries any more
 	asleep bool
 	// Urgent frames (errors, signals, heartbeats) go first, then replies
 	// (receipts), then deliveries. The first two end the session when they
@@ -151,7 +152,7 @@ func (m *Mailbox) push(l *lane, frame []byte) bool {
 func (m *Mailbox) Shared(t *Topic, frame []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
+	if m.closed || m.deaf {
 		return
 	}
 	for m.shared.frames > 0 &&
@@ -193,13 +194,24 @@ func (m *Mailbox) offer(in *Inbox, v *envelope.View, position int64, attempts ui
 		d.Position, d.Known = uint64(position), true
 	}
 	size := v.FrameSize(d)
-	if !m.room(size) {
+	if m.deaf || !m.room(size) {
 		return 0, false
 	}
 	id = m.ledger.add(record{inbox: in, position: position, attempts: attempts})
 	m.tracked.push(size, func(dst []byte) []byte { return v.AppendFrame(dst, d) })
 	m.signal()
 	return id, true
+}
+
+// OnlyAnswers drops the deliveries that wait, tracked ones undone, so that an
+// ending session sends what was asked for and nothing more.
+func (m *Mailbox) OnlyAnswers() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shared.clear()
+	m.tracked.clear()
+	m.sharedTopics, m.lagged, m.hungry = nil, nil, nil
+	m.deaf = true
 }
 
 // Close drops what waits and accepts nothing more. The ledger stays, for the

@@ -100,7 +100,7 @@ func (m *Mailbox) takeTracked(b *Batch, bytes int) {
 
 // takeHungry hands out the inboxes that wait for room once half of it is free.
 func (m *Mailbox) takeHungry(b *Batch) {
-	if len(m.hungry) == 0 || m.tracked.bytes > m.opts.QueueBytes/2 || m.tracked.frames > maxQueueFrames/2 || !m.room(0) {
+	if m.deaf || len(m.hungry) == 0 || m.tracked.bytes > m.opts.QueueBytes/2 || m.tracked.frames > maxQueueFrames/2 || !m.room(0) {
 		return
 	}
 	kept := m.hungry[:0]

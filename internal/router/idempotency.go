@@ -164,5 +164,6 @@ func (r *idRecord) tellWaiting(outcome streams.Outcome) {
 	r.mu.Unlock()
 	for _, w := range waiting {
 		w.sender.settle(w.requestID, r.id, outcome, true)
+		w.sender.answered()
 	}
 }

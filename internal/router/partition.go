@@ -45,6 +45,9 @@ type partition struct {
 	wild    *inbox   // reads every event address without a target of its own
 	holding []*inbox // have messages that wait for a fence
 	seenIDs idempotency
+	// unknown holds what the sender was told may or may not be stored, until
+	// it is stored; as many as the writer keeps unconfirmed.
+	unknown map[uint64]struct{}
 
 	scratch []byte
 	view    envelope.View // of the tail; the tail's goroutine only
@@ -271,27 +274,43 @@ func (p *partition) damaged(offset uint64) {
 	}
 }
 
-// settled is told the outcome of appended envelopes.
+// settled is told the outcome of appended envelopes. An outcome that was
+// unknown may become known later; the sender has its answer by then.
 func (p *partition) settled(items []pending, outcome streams.Outcome) {
 	p.mu.Lock()
 	for i := range items {
 		it := &items[i]
-		if outcome == streams.Stored {
+		switch outcome {
+		case streams.Stored:
 			p.stored = max(p.stored, it.seq)
+		case streams.Unknown:
+			p.unknown[it.seq] = struct{}{}
 		}
 		if it.record != nil {
 			p.seenIDs.settle(it.key, it.record, outcome)
 		}
 	}
+	late := outcome == streams.Stored && len(p.unknown) > 0
 	p.mu.Unlock()
 	for i := range items {
-		if it := &items[i]; it.sender != nil {
-			it.sender.settle(it.requestID, it.messageID, outcome, false)
-			if it.record != nil {
-				it.record.tellWaiting(outcome)
-			}
+		it := &items[i]
+		if it.sender == nil || late && p.wasUnknown(it.seq) {
+			continue
+		}
+		it.sender.settle(it.requestID, it.messageID, outcome, false)
+		it.sender.answered()
+		if it.record != nil {
+			it.record.tellWaiting(outcome)
 		}
 	}
+}
+
+func (p *partition) wasUnknown(seq uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, was := p.unknown[seq]
+	delete(p.unknown, seq)
+	return was
 }
 
 // tick looks after what no event moves: markers that were lost, and a tail

@@ -113,7 +113,7 @@ func (r *Router) boot() (name string) {
 }
 
 func (r *Router) newPartition(id int, name string, o Options) *partition {
-	p := &partition{r: r, id: id, tailAt: none, targets: map[string]*target{}}
+	p := &partition{r: r, id: id, tailAt: none, targets: map[string]*target{}, unknown: map[uint64]struct{}{}}
 	p.recent.limit = o.RingBytes
 	p.reader.p = p
 	p.writer = streams.NewWriter(streams.WriterOptions[pending]{

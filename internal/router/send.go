@@ -93,6 +93,7 @@ func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error 
 		}
 		return refusal(err)
 	}
+	s.waiting.Add(1)
 	p.seq = e.Seq
 	s.begin(p)
 	p.handLive(e.Topic, p.scratch, s)
@@ -113,7 +114,9 @@ func (s *Sender) repeated(r *idRecord, sum uint64, requestID string) *wireerr.Er
 		return nil
 	}
 	if r.outcome == 0 {
+		s.waiting.Add(1)
 		if !r.wait(s, requestID) {
+			s.answered()
 			return wireerr.New(wireerr.RateLimited, "too many repeats of one message_id wait for its outcome").With("message_id", r.id)
 		}
 		return nil

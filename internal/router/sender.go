@@ -1,6 +1,9 @@
 package router
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -19,6 +22,10 @@ type Sender struct {
 	box       *delivery.Mailbox
 	overflow  func()
 	parts     []senderPart // by partition, under the partition's lock
+
+	waiting atomic.Int64 // sends that will be answered
+	mu      sync.Mutex
+	settled chan struct{} // closed when none waits; nil if nobody asked
 }
 
 // senderPart is a sender's standing in a partition (delivery rule M2).
@@ -61,6 +68,39 @@ func (s *Sender) eligible(p *partition) (fence uint64, ok bool) {
 		part.eligible, part.fence = true, p.seq-1
 	}
 	return part.fence, true
+}
+
+// Settled returns a channel that is closed when no send waits for its answer.
+// It is for a session that sends nothing more.
+func (s *Sender) Settled() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settled == nil {
+		s.settled = make(chan struct{})
+		s.announce()
+	}
+	return s.settled
+}
+
+// announce closes settled if it is time. The lock is held.
+func (s *Sender) announce() {
+	if s.settled == nil || s.waiting.Load() > 0 {
+		return
+	}
+	select {
+	case <-s.settled:
+	default:
+		close(s.settled)
+	}
+}
+
+// answered counts a send that was answered.
+func (s *Sender) answered() {
+	if s.waiting.Add(-1) == 0 {
+		s.mu.Lock()
+		s.announce()
+		s.mu.Unlock()
+	}
 }
 
 // settle answers a send whose outcome is known.

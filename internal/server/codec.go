@@ -1,0 +1,73 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+)
+
+// frame is a message that is encoded already.
+type frame struct{ b []byte }
+
+// codec sends frames as they are and leaves everything else to protobuf. To
+// clients it is protobuf.
+type codec struct {
+	proto encoding.CodecV2
+	small *smallPool
+}
+
+func newCodec() codec {
+	return codec{proto: encoding.GetCodecV2(proto.Name), small: newSmallPool()}
+}
+
+func (c codec) Name() string { return proto.Name }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	f, ok := v.(*frame)
+	if !ok {
+		return c.proto.Marshal(v)
+	}
+	var pool mem.BufferPool = c.small
+	if len(f.b) > smallBuffer {
+		pool = mem.DefaultBufferPool()
+	}
+	buf := pool.Get(len(f.b))
+	copy(*buf, f.b)
+	return mem.BufferSlice{mem.NewBuffer(buf, pool)}, nil
+}
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if _, ok := v.(*frame); ok {
+		return fmt.Errorf("server: a frame is sent only")
+	}
+	return c.proto.Unmarshal(data, v)
+}
+
+// smallBuffer holds most frames. The default pool's next size is 4 KiB, which
+// it clears for each of them.
+const smallBuffer = 1280
+
+type smallPool struct{ pool sync.Pool }
+
+var _ mem.BufferPool = (*smallPool)(nil)
+
+func newSmallPool() *smallPool {
+	return &smallPool{sync.Pool{New: func() any {
+		b := make([]byte, smallBuffer)
+		return &b
+	}}}
+}
+
+func (p *smallPool) Get(length int) *[]byte {
+	b := p.pool.Get().(*[]byte)
+	*b = (*b)[:length]
+	return b
+}
+
+func (p *smallPool) Put(b *[]byte) {
+	*b = (*b)[:cap(*b)]
+	p.pool.Put(b)
+}

@@ -1,0 +1,171 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/session"
+)
+
+// Sessions serves the streams that the server takes.
+type Sessions interface {
+	Serve(session.Stream) error
+}
+
+// Options configure a [Server]. Sessions is required.
+type Options struct {
+	Sessions Sessions
+	Logger   *slog.Logger
+	// KeepaliveTime is how long a connection may be silent before it is
+	// pinged, KeepaliveTimeout how long the answer may take; 10 s each by
+	// default.
+	KeepaliveTime, KeepaliveTimeout time.Duration
+	// Reflection serves the gRPC reflection service.
+	Reflection bool
+}
+
+// maxReceive is the largest frame that gets a typed answer; a larger one ends
+// its stream.
+const maxReceive = 4 << 20
+
+// minPing is how often clients may ping, a little more often than the 10 s
+// that they are promised.
+const minPing = 5 * time.Second
+
+// Server is the gRPC server.
+type Server struct {
+	aetherv1.UnimplementedAetherGatewayServer
+	o      Options
+	grpc   *grpc.Server
+	health *health.Server
+}
+
+// New returns a server that serves nothing yet.
+func New(o Options) *Server {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.KeepaliveTime <= 0 {
+		o.KeepaliveTime = 10 * time.Second
+	}
+	if o.KeepaliveTimeout <= 0 {
+		o.KeepaliveTimeout = 10 * time.Second
+	}
+	s := &Server{o: o, health: health.NewServer()}
+	s.grpc = grpc.NewServer(
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(maxReceive),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.StreamInterceptor(s.recoverStream),
+	)
+	aetherv1.RegisterAetherGatewayServer(s.grpc, s)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.SetServing(false)
+	if o.Reflection {
+		reflection.Register(s.grpc)
+	}
+	return s
+}
+
+// SetServing sets what the gRPC health service answers.
+func (s *Server) SetServing(serving bool) {
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if serving {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", state)
+	s.health.SetServingStatus(aetherv1.AetherGateway_ServiceDesc.ServiceName, state)
+}
+
+// Serve takes connections until the server is stopped. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(listener{l}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// Stop stops taking connections and waits for the streams to end until ctx
+// does; then it cuts them.
+func (s *Server) Stop(ctx context.Context) {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+	}
+}
+
+// recoverStream keeps a defect in one stream from ending the process.
+func (s *Server) recoverStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.o.Logger.Error("a stream panicked", "method", info.FullMethod, "panic", r)
+			err = status.Error(codes.Internal, "internal error")
+		}
+	}()
+	return next(srv, ss)
+}
+
+// Connect implements the AetherGateway service.
+func (s *Server) Connect(st grpc.BidiStreamingServer[aetherv1.UpstreamMessage, aetherv1.DownstreamMessage]) error {
+	return s.o.Sessions.Serve(&stream{st: st})
+}
+
+// stream is a Connect stream as the session package sees it.
+type stream struct {
+	st  grpc.BidiStreamingServer[aetherv1.UpstreamMessage, aetherv1.DownstreamMessage]
+	out frame // of the pump
+}
+
+var _ session.Stream = (*stream)(nil)
+
+func (s *stream) Context() context.Context { return s.st.Context() }
+
+func (s *stream) Recv() (*aetherv1.UpstreamMessage, error) { return s.st.Recv() }
+
+func (s *stream) Send(b []byte) error {
+	s.out.b = b
+	return s.st.SendMsg(&s.out)
+}
+
+func (s *stream) Lost() bool {
+	p, ok := peer.FromContext(s.Context())
+	if !ok {
+		return true
+	}
+	r, ok := p.Addr.(*remote)
+	return !ok || r.gone.Load()
+}
+
+func (s *stream) Authorization() []string {
+	return metadata.ValueFromIncomingContext(s.Context(), "authorization")
+}
+
+func (s *stream) Peer() string {
+	if p, ok := peer.FromContext(s.Context()); ok {
+		return p.Addr.String()
+	}
+	return "unknown"
+}

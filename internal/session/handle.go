@@ -1,0 +1,113 @@
+package session
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/wireerr"
+)
+
+// handle acts on one frame of the client.
+func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
+	if len(frame.GetBatch()) > 0 {
+		s.refuse("", wireerr.New(wireerr.InvalidArgument, "batches were not negotiated"))
+		return
+	}
+	switch p := frame.GetPayload().(type) {
+	case *aetherv1.UpstreamMessage_Send:
+		if err := s.sender.Send(p.Send); err != nil {
+			s.refuse(p.Send.GetRequestId(), err)
+		}
+	case *aetherv1.UpstreamMessage_Ack:
+		s.acknowledge(p.Ack)
+	case *aetherv1.UpstreamMessage_Heartbeat:
+		s.urgent(heartbeatFrame(s.m.o.Now()))
+	case *aetherv1.UpstreamMessage_Init:
+		s.end(cause{err: status.Error(codes.InvalidArgument, "a second init on one stream"), flush: true})
+	case nil:
+		s.refuse("", wireerr.New(wireerr.InvalidArgument, "the frame has no payload that the gateway knows"))
+	default:
+		s.refuse(requestID(frame), wireerr.New(wireerr.NotImplemented, "%s is not supported", member(frame)))
+	}
+}
+
+func (s *Session) refuse(requestID string, err *wireerr.Error) {
+	s.urgent(router.ErrorFrame(requestID, err))
+}
+
+// maxAcks bounds the single acknowledgements of one frame.
+const maxAcks = 10_000
+
+func (s *Session) acknowledge(a *aetherv1.DeliveryAck) {
+	if len(a.GetIds())+len(a.GetNack()) > maxAcks {
+		s.refuse("", wireerr.New(wireerr.InvalidArgument, "a frame may acknowledge %d single deliveries", maxAcks))
+		return
+	}
+	if a.GetUpTo() == 0 && len(a.GetIds()) == 0 && len(a.GetNack()) == 0 {
+		s.refuse("", wireerr.New(wireerr.InvalidArgument, "an empty acknowledgement"))
+		return
+	}
+	if err := s.acks(a); err != nil {
+		var e *delivery.AckError
+		if errors.As(err, &e) {
+			s.refuse("", wireerr.New(wireerr.InvalidArgument, "%v", e))
+		}
+	}
+}
+
+// acks does all that can be done and returns the first refusal.
+func (s *Session) acks(a *aetherv1.DeliveryAck) error {
+	var first error
+	note := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	if a.GetUpTo() != 0 {
+		note(s.box.Ack(a.GetUpTo()))
+	}
+	for _, id := range a.GetIds() {
+		note(s.box.AckOne(id))
+	}
+	for _, n := range a.GetNack() {
+		nacked, err := s.box.Nack(n.GetDeliveryId(), n.GetRequeue())
+		note(err)
+		if err == nil && n.GetRequeue() {
+			s.m.o.Router.Nacked(nacked)
+		}
+	}
+	return first
+}
+
+// member names the oneof member of a frame.
+func member(frame *aetherv1.UpstreamMessage) string {
+	m := frame.ProtoReflect()
+	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("payload"))
+	if field == nil {
+		return "the frame"
+	}
+	return string(field.Name())
+}
+
+// requestID finds the request id of a frame of whatever type.
+func requestID(frame *aetherv1.UpstreamMessage) string {
+	m := frame.ProtoReflect()
+	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("payload"))
+	if field == nil {
+		return ""
+	}
+	inner := m.Get(field).Message()
+	for _, name := range []string{"request_id", "client_request_id"} {
+		for i := range inner.Descriptor().Fields().Len() {
+			if f := inner.Descriptor().Fields().Get(i); string(f.Name()) == name {
+				return inner.Get(f).String()
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,341 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/router"
+)
+
+// Serve serves one connection from its first frame to its end. The error is
+// the status of the stream.
+func (m *Manager) Serve(st Stream) error {
+	init, err := m.receiveInit(st)
+	if err == nil && m.isDraining() {
+		err = errDraining
+	}
+	var s *Session
+	if err == nil {
+		s, err = m.open(st, init)
+	}
+	if err != nil {
+		m.stats.Refused.Add(1)
+		m.o.Logger.Info("connection refused", "peer", st.Peer(), "code", status.Code(err).String(), "reason", status.Convert(err).Message())
+		return err
+	}
+	m.stats.Connects.Add(1)
+	m.o.Logger.Info("connected", "identity", s.identity, "session", s.id, "peer", st.Peer())
+	err = s.run()
+	m.o.Logger.Info("disconnected", "identity", s.identity, "session", s.id, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
+	return err
+}
+
+type received struct {
+	frame *aetherv1.UpstreamMessage
+	err   error
+}
+
+// receiveInit waits for the first frame, which must be an init.
+func (m *Manager) receiveInit(st Stream) (*aetherv1.InitConnection, error) {
+	first := make(chan received, 1)
+	m.wg.Go(func() {
+		frame, err := st.Recv()
+		first <- received{frame, err}
+	})
+	timeout := time.NewTimer(m.o.InitTimeout)
+	defer timeout.Stop()
+	select {
+	case r := <-first:
+		if r.err != nil {
+			if status.Code(r.err) == codes.Unknown {
+				return nil, status.Error(codes.InvalidArgument, "the stream ended before its first frame")
+			}
+			return nil, r.err
+		}
+		init := r.frame.GetInit()
+		if init == nil {
+			return nil, status.Error(codes.InvalidArgument, "the first frame must be init")
+		}
+		return init, nil
+	case <-timeout.C:
+		return nil, status.Errorf(codes.DeadlineExceeded, "no init within %s", m.o.InitTimeout)
+	case <-st.Context().Done():
+		return nil, status.FromContextError(st.Context().Err()).Err()
+	}
+}
+
+// claimed returns the identity that an init frame claims.
+func claimed(init *aetherv1.InitConnection) (auth.Identity, error) {
+	switch id := init.GetIdentity().(type) {
+	case *aetherv1.InitConnection_Agent:
+		return auth.Identity{Kind: acl.Agent, Workspace: id.Agent.GetWorkspace(), Implementation: id.Agent.GetImplementation(), Specifier: id.Agent.GetSpecifier()}, nil
+	case *aetherv1.InitConnection_Task:
+		kind := acl.UniqueTask
+		if id.Task.GetUniqueSpecifier() == "" {
+			kind = acl.Task
+		}
+		return auth.Identity{Kind: kind, Workspace: id.Task.GetWorkspace(), Implementation: id.Task.GetImplementation(), Specifier: id.Task.GetUniqueSpecifier()}, nil
+	case *aetherv1.InitConnection_User:
+		return auth.Identity{Kind: acl.User, UserID: id.User.GetUserId(), Window: id.User.GetWindowId(), Workspace: init.GetWorkspace()}, nil
+	case *aetherv1.InitConnection_Orchestrator:
+		return auth.Identity{Kind: acl.Orchestrator, Implementation: id.Orchestrator.GetImplementation(), Specifier: id.Orchestrator.GetSpecifier()}, nil
+	case *aetherv1.InitConnection_WorkflowEngine:
+		return auth.Identity{Kind: acl.WorkflowEngine, Specifier: id.WorkflowEngine.GetInstanceId()}, nil
+	case *aetherv1.InitConnection_MetricsBridge:
+		return auth.Identity{Kind: acl.MetricsBridge, Specifier: id.MetricsBridge.GetInstanceId()}, nil
+	case *aetherv1.InitConnection_Bridge:
+		return auth.Identity{Kind: acl.Bridge, Implementation: id.Bridge.GetImplementation(), Specifier: id.Bridge.GetSpecifier()}, nil
+	case *aetherv1.InitConnection_Service:
+		return auth.Identity{Kind: acl.Service, Implementation: id.Service.GetImplementation(), Specifier: id.Service.GetSpecifier()}, nil
+	}
+	return auth.Identity{}, status.Error(codes.InvalidArgument, "init names no identity")
+}
+
+// open authenticates, takes the lease and subscribes. On an error nothing is
+// left behind.
+func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, error) {
+	ctx := st.Context()
+	id, err := claimed(init)
+	if err != nil {
+		return nil, err
+	}
+	principal, credential, err := m.authenticate(ctx, st, init, id)
+	if err != nil {
+		return nil, err
+	}
+	extensions, err := negotiate(init.GetExtensions())
+	if err != nil {
+		return nil, err
+	}
+	mailbox, err := m.mailboxOptions(init.GetDelivery())
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-m.o.Router.Ready():
+	default:
+		return nil, status.Error(codes.Unavailable, "the gateway is starting; connect again in a moment")
+	}
+	s := &Session{
+		m: m, st: st, id: uuid.NewString(), principal: principal, expires: credential.ExpiresAt,
+		extended: init.GetDelivery() != nil, since: m.o.Now(), extensions: extensions,
+		ended: make(chan struct{}), flush: make(chan struct{}), pumped: make(chan struct{}), left: make(chan struct{}),
+	}
+	if id.Kind == acl.Task && id.Specifier == "" {
+		if id, err = m.assign(s, id, init.GetResumeSessionId()); err != nil {
+			return nil, err
+		}
+	}
+	s.identity = id.String()
+	s.kind = id.Kind
+	if err := m.acquire(ctx, s, init.GetResumeSessionId()); err != nil {
+		return nil, err
+	}
+	s.box = delivery.NewMailbox(mailbox)
+	s.sender = m.o.Router.NewSender(&s.principal, s.identity, s.box, s.slow)
+	if id.Kind == acl.User {
+		m.o.Router.Members().Learn(id.UserID, principal.Workspaces.Names(), credential.ExpiresAt)
+	}
+	reads := subscriptions(&s.principal, id)
+	reads.Identity, reads.Epoch, reads.Echo, reads.Gap = s.identity, s.lease.Epoch, init.GetDelivery().GetEcho(), s.gap
+	if s.sub, err = m.o.Router.Subscribe(ctx, s.box, reads); err != nil {
+		m.release(s)
+		m.o.Logger.Error("a session could not be subscribed", "identity", s.identity, "error", err)
+		return nil, status.Error(codes.Unavailable, "the subscriptions could not be made; connect again")
+	}
+	if err := m.add(s); err != nil {
+		s.leave(cause{})
+		return nil, err
+	}
+	return s, nil
+}
+
+func (m *Manager) authenticate(ctx context.Context, st Stream, init *aetherv1.InitConnection, id auth.Identity) (acl.Principal, *auth.Credential, error) {
+	presented, err := auth.FromMetadataAndInit(st.Authorization(), init.GetCredentials())
+	if err != nil {
+		return acl.Principal{}, nil, status.Error(auth.Code(err), err.Error())
+	}
+	credential, err := m.o.Verifier.Verify(ctx, presented.Token())
+	if err != nil {
+		return acl.Principal{}, nil, status.Error(auth.Code(err), err.Error())
+	}
+	principal, err := credential.Bind(id)
+	if err != nil {
+		return acl.Principal{}, nil, status.Error(auth.Code(err), err.Error())
+	}
+	return principal, credential, nil
+}
+
+// negotiate answers the extensions that a client declares. There are none
+// that the gateway supports.
+func negotiate(declared []*aetherv1.ExtensionDeclaration) ([]*aetherv1.NegotiatedExtension, error) {
+	const maxExtensions = 64
+	if len(declared) > maxExtensions {
+		return nil, status.Errorf(codes.InvalidArgument, "%d extensions are declared, %d are allowed", len(declared), maxExtensions)
+	}
+	var list []*aetherv1.NegotiatedExtension
+	for _, d := range declared {
+		if d.GetRequired() {
+			return nil, status.Errorf(codes.FailedPrecondition, "extension %.128q is required by the client and not supported", d.GetUri())
+		}
+		list = append(list, &aetherv1.NegotiatedExtension{Uri: d.GetUri(), Version: d.GetVersion(), RejectionReason: "not supported"})
+	}
+	return list, nil
+}
+
+func (m *Manager) mailboxOptions(d *aetherv1.DeliveryOptions) (delivery.Options, error) {
+	o := delivery.Options{MaxUnacked: m.o.MaxUnacked, QueueBytes: m.o.QueueBytes}
+	switch d.GetAckMode() {
+	case aetherv1.AckMode_ACK_MODE_UNSPECIFIED, aetherv1.AckMode_ACK_MODE_AUTO:
+	case aetherv1.AckMode_ACK_MODE_CLIENT:
+		o.Mode = delivery.Client
+	default:
+		return o, status.Errorf(codes.InvalidArgument, "ack_mode %d is unknown", d.GetAckMode())
+	}
+	if n := d.GetMaxUnacked(); n > 0 {
+		o.MaxUnacked = int(min(n, uint32(m.o.MaxWindow)))
+	}
+	if len(d.GetFilters()) > 0 {
+		// A filter that is not applied would deliver what was not asked for.
+		return o, status.Error(codes.Unimplemented, "subject filters are not supported")
+	}
+	return o, nil
+}
+
+// assign gives a non-unique task its id: a new one, or that of the session it
+// resumes.
+func (m *Manager) assign(s *Session, id auth.Identity, resume string) (auth.Identity, error) {
+	if old := m.session(resume); resume != "" && old != nil && old.kind == acl.Task &&
+		old.principal.Workspace == id.Workspace && old.principal.Address.Implementation() == id.Implementation {
+		id.Specifier = old.principal.Address.Specifier()
+	} else {
+		u, err := uuid.NewV7()
+		if err != nil {
+			return id, status.Error(codes.Internal, "no id could be drawn")
+		}
+		id.Specifier = u.String()
+	}
+	a, err := address.Task(id.Workspace, id.Implementation, id.Specifier)
+	if err != nil {
+		return id, status.Error(codes.InvalidArgument, "the task's address would be too long")
+	}
+	s.principal.Address, s.assigned = a, id.Specifier
+	return id, nil
+}
+
+// takeoverTimeout is how long a session that resumes waits for its
+// predecessor to leave.
+const takeoverTimeout = 3 * time.Second
+
+// acquire takes the session's lease. The holder's own session id takes it
+// over.
+func (m *Manager) acquire(ctx context.Context, s *Session, resume string) error {
+	names := leaseNames(&s.principal, s.identity)
+	lease, err := m.o.Leases.Acquire(ctx, s.id, names...)
+	if errors.Is(err, presence.ErrHeld) && resume != "" {
+		if old := m.predecessor(s, names[0], resume); old != nil {
+			old.supersede()
+			timeout := time.NewTimer(takeoverTimeout)
+			defer timeout.Stop()
+			select {
+			case <-old.left:
+				s.resumed = true
+				lease, err = m.o.Leases.Acquire(ctx, s.id, names...)
+			case <-timeout.C:
+			case <-ctx.Done():
+			}
+		}
+	}
+	switch {
+	case err == nil:
+		s.lease = lease
+		return nil
+	case errors.Is(err, presence.ErrHeld):
+		return status.Errorf(codes.AlreadyExists, "DuplicateIdentityError: identity (%s) is connected already", s.identity)
+	default:
+		m.o.Logger.Error("a lease could not be taken", "identity", s.identity, "error", err)
+		return status.Error(codes.Unavailable, "the lease on the identity could not be taken; connect again")
+	}
+}
+
+// predecessor returns the session that holds name, if resume is its id.
+func (m *Manager) predecessor(s *Session, name, resume string) *Session {
+	holder, held := m.o.Leases.Holder(name)
+	if !held || holder != resume {
+		return nil
+	}
+	old := m.session(resume)
+	if old == nil || old.identity != s.identity {
+		return nil
+	}
+	return old
+}
+
+const releaseTimeout = 2 * time.Second
+
+func (m *Manager) release(s *Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.st.Context()), releaseTimeout)
+	defer cancel()
+	if err := m.o.Leases.Release(ctx, s.lease); err != nil {
+		m.o.Logger.Warn("a lease could not be released", "identity", s.identity, "error", err)
+	}
+}
+
+// leaseNames returns what a session must be alone with: its identity, and,
+// for the workflow engine, the event addresses that it reads.
+func leaseNames(p *acl.Principal, identity string) []string {
+	names := []string{identity}
+	if p.Kind == acl.WorkflowEngine {
+		if p.Workspaces.IsAll() {
+			return append(names, "event::*")
+		}
+		for _, ws := range p.Workspaces.Names() {
+			names = append(names, "event::"+ws)
+		}
+	}
+	return names
+}
+
+// subscriptions returns what a principal reads.
+func subscriptions(p *acl.Principal, id auth.Identity) router.Reads {
+	var reads router.Reads
+	if !p.Address.IsZero() {
+		reads.Exclusive = []string{p.Address.String()}
+	}
+	share := func(a address.Address, err error) {
+		if err == nil {
+			reads.Shared = append(reads.Shared, a.String())
+		}
+	}
+	switch p.Kind {
+	case acl.Agent:
+		share(address.AllAgents(p.Workspace))
+		share(address.Progress(p.Workspace))
+	case acl.Task:
+		if a, err := address.TaskBroadcast(p.Workspace, id.Implementation); err == nil {
+			reads.Workers = a.String()
+		}
+	case acl.User:
+		if p.Workspace != "" {
+			share(address.AllUsers(p.Workspace))
+			share(address.UserWorkspace(id.UserID, p.Workspace))
+			share(address.Progress(p.Workspace))
+		}
+	case acl.WorkflowEngine:
+		reads.Events = p.Workspaces
+	case acl.MetricsBridge:
+		reads.Shared = []string{address.MetricReceiver().String()}
+	}
+	return reads
+}

@@ -1,0 +1,282 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/router"
+)
+
+// Session is one connected principal. Three goroutines serve it: the one that
+// gRPC gave it waits for its end, one receives, and one, the pump, sends.
+type Session struct {
+	m         *Manager
+	st        Stream
+	id        string
+	identity  string
+	kind      acl.Kind
+	principal acl.Principal
+	lease     presence.Lease
+	assigned  string // the bare id of a non-unique task
+	resumed   bool
+	extended  bool // knows the extension: gets heartbeats, gaps and notices
+	since     time.Time
+	expires   time.Time
+
+	extensions []*aetherv1.NegotiatedExtension
+
+	box    *delivery.Mailbox
+	sender *router.Sender
+	sub    *router.Subscription
+
+	lastSent  atomic.Int64 // Unix ms of the last frame
+	blockedAt atomic.Int64 // Unix ms since when a send has not returned; 0: none does
+
+	once   sync.Once
+	why    cause
+	ended  chan struct{} // closed when why is set
+	flush  chan struct{} // closed when the pump is to send what waits and stop
+	pumped chan struct{} // closed when the pump has stopped
+	left   chan struct{} // closed when the lease is free
+}
+
+// cause is why a session ends.
+type cause struct {
+	err error // the status of the stream
+	// flush lets the pump send what waits.
+	flush bool
+	// closed says that the client half-closed and reads to the end; cancelled
+	// that it cancelled the stream on a live connection (delivery rule A).
+	closed, cancelled bool
+}
+
+// end ends the session, once.
+func (s *Session) end(why cause) {
+	s.once.Do(func() {
+		s.why = why
+		close(s.ended)
+	})
+}
+
+// slow ends the session of a client that does not read its answers.
+func (s *Session) slow() {
+	s.m.stats.SlowReaders.Add(1)
+	s.end(cause{err: status.Error(codes.ResourceExhausted, "the client does not read the answers to what it sends")})
+}
+
+// supersede ends the session in favour of one that resumes it.
+func (s *Session) supersede() {
+	s.urgent(signalFrame(aetherv1.Signal_SIGNAL_TYPE_FORCE_DISCONNECT, "the session was resumed by another connection", "SUPERSEDED", 0))
+	s.end(cause{err: status.Error(codes.Aborted, "SUPERSEDED: the session was resumed by another connection"), flush: true})
+}
+
+func (s *Session) urgent(frame []byte) {
+	if !s.box.Urgent(frame) {
+		s.slow()
+	}
+}
+
+// run serves the session from its ConnectionAck on.
+func (s *Session) run() error {
+	if err := s.greet(); err != nil {
+		s.leave(cause{err: err})
+		return err
+	}
+	s.m.wg.Go(s.receive)
+	s.m.wg.Go(s.pump)
+	<-s.ended
+	s.leave(s.why)
+	return s.why.err
+}
+
+// flushTimeout bounds how long a session that ends may still send.
+const flushTimeout = 2 * time.Second
+
+// leave undoes everything: deliveries stop, positions are committed, the lease
+// is freed (delivery rule S7).
+func (s *Session) leave(why cause) {
+	if why.closed {
+		s.awaitReceipts()
+	}
+	close(s.flush)
+	if why.flush {
+		timeout := time.NewTimer(flushTimeout)
+		select {
+		case <-s.pumped:
+		case <-timeout.C:
+		}
+		timeout.Stop()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.st.Context()), releaseTimeout)
+	defer cancel()
+	s.sub.Leave(ctx, func() { s.settle(why) })
+	s.m.release(s)
+	s.m.remove(s)
+	close(s.left)
+}
+
+// awaitReceipts waits until every send of a client that has half-closed is
+// answered.
+func (s *Session) awaitReceipts() {
+	timeout := time.NewTimer(receiptTimeout)
+	defer timeout.Stop()
+	select {
+	case <-s.sender.Settled():
+	case <-timeout.C:
+	case <-s.st.Context().Done():
+	}
+}
+
+// receiptTimeout is longer than a send may be without an outcome.
+const receiptTimeout = 7 * time.Second
+
+// Bounds of delivery rule A. A frame has left for good when more bytes than
+// all windows can hold were written after it: the largest that HTTP/2 clients
+// give a stream, and what lies in buffers below it.
+const (
+	autoWindow     = 24 << 20
+	autoCancelled  = time.Second
+	blockedAfterMS = 200
+)
+
+// settle decides what a session in Auto mode is done with.
+func (s *Session) settle(why cause) {
+	now := s.m.running.Load()
+	switch {
+	case why.closed:
+		s.box.Settle(0, math.MaxInt64, false)
+	case why.cancelled:
+		// The clock is as coarse as its tick.
+		s.box.Settle(math.MaxUint64, now-(autoCancelled+watchInterval).Milliseconds(), false)
+	default:
+		s.box.Settle(autoWindow, now-(s.m.o.Keepalive+watchInterval).Milliseconds(), s.blocked())
+	}
+}
+
+func (s *Session) blocked() bool {
+	since := s.blockedAt.Load()
+	return since != 0 && s.m.o.Now().UnixMilli()-since > blockedAfterMS
+}
+
+// check is called about once a second.
+func (s *Session) check() {
+	now := s.m.o.Now()
+	if since := s.blockedAt.Load(); since != 0 && now.Sub(time.UnixMilli(since)) > s.m.o.WriteTimeout {
+		s.m.stats.SlowReaders.Add(1)
+		s.end(cause{err: status.Errorf(codes.Unavailable, "the client has read nothing for %s", s.m.o.WriteTimeout)})
+		return
+	}
+	if !s.expires.IsZero() && !now.Before(s.expires) {
+		s.end(cause{err: status.Error(codes.Unauthenticated, "the credential has expired"), flush: true})
+		return
+	}
+	s.box.Settle(autoWindow, s.m.running.Load()-(s.m.o.Keepalive+watchInterval).Milliseconds(), s.blocked())
+	if s.extended && now.UnixMilli()-s.lastSent.Load() >= (s.m.o.HeartbeatInterval-watchInterval).Milliseconds() {
+		s.urgent(heartbeatFrame(now))
+	}
+}
+
+// receive handles what the client sends. It never waits for the client to
+// read.
+func (s *Session) receive() {
+	for {
+		frame, err := s.st.Recv()
+		if err != nil {
+			s.end(s.receiveEnded(err))
+			return
+		}
+		select {
+		case <-s.ended:
+			return
+		default:
+		}
+		s.handle(frame)
+	}
+}
+
+func (s *Session) receiveEnded(err error) cause {
+	switch {
+	case errors.Is(err, io.EOF):
+		return cause{closed: true, flush: true}
+	case s.st.Lost():
+		return cause{err: status.Error(codes.Unavailable, "the connection is gone")}
+	case s.st.Context().Err() != nil:
+		return cause{err: status.FromContextError(s.st.Context().Err()).Err(), cancelled: true}
+	default:
+		// A frame that is too large, or not of this protocol.
+		return cause{err: err, flush: true}
+	}
+}
+
+// pump sends what waits, until the session has ended.
+func (s *Session) pump() {
+	defer close(s.pumped)
+	var batch delivery.Batch
+	flushing := false
+	for {
+		if s.box.Take(&batch) {
+			if err := s.send(&batch, flushing); err != nil {
+				s.end(cause{err: status.Error(codes.Unavailable, "the stream does not take frames any more")})
+				return
+			}
+			continue
+		}
+		if flushing {
+			return
+		}
+		select {
+		case <-s.box.Wake():
+		case <-s.flush:
+			if !s.why.flush {
+				return
+			}
+			s.box.OnlyAnswers()
+			flushing = true
+		}
+	}
+}
+
+func (s *Session) send(b *delivery.Batch, flushing bool) error {
+	for _, g := range b.Gaps {
+		if s.extended {
+			if err := s.write(laggedFrame(g)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, frame := range b.Frames {
+		if err := s.write(frame); err != nil {
+			return err
+		}
+	}
+	s.box.Written(b, s.m.running.Load())
+	if !flushing {
+		for _, in := range b.Feed {
+			s.m.o.Router.Feed(in)
+		}
+	}
+	return nil
+}
+
+func (s *Session) write(frame []byte) error {
+	now := s.m.o.Now().UnixMilli()
+	s.blockedAt.Store(now)
+	if err := s.st.Send(frame); err != nil {
+		return err // stays marked as blocked: nothing of it counts as taken
+	}
+	s.blockedAt.Store(0)
+	s.lastSent.Store(now)
+	return nil
+}
