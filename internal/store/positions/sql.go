@@ -13,8 +13,9 @@ const (
 	SelectBetween = `select identity, address, position, epoch from positions
 		where address >= $1 and address < $2 order by address, identity`
 	// Expire takes a time in Unix milliseconds and how many rows to remove at
-	// most.
-	Expire = `delete from positions where (identity, address) in
+	// most. The time is asked for twice: PostgreSQL looks at a row that was
+	// moved meanwhile once more, but only with the outer condition.
+	Expire = `delete from positions where moved_at < $1 and (identity, address) in
 		(select identity, address from positions where moved_at < $1 limit $2)`
 
 	// Insert begins the statement that stores commits; the engine says of what

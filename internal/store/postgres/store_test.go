@@ -1,0 +1,265 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/faultproxy"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/store/migrate"
+	"github.com/aether-gateway/gateway/internal/store/postgres"
+	"github.com/aether-gateway/gateway/internal/store/storetest"
+	"github.com/aether-gateway/gateway/internal/testservices"
+)
+
+func TestMain(m *testing.M) { os.Exit(testservices.Main(m)) }
+
+func up(t *testing.T, url string) {
+	t.Helper()
+	err := postgres.WithDB(context.Background(), url, func(ctx context.Context, db *sql.DB) error {
+		return migrate.Up(ctx, migrate.Postgres, db)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, url string, o postgres.Options) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(context.Background(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, storetest.Engine{New: func(t *testing.T) func() store.Store {
+		url := testservices.Postgres(t).URL()
+		up(t, url)
+		return func() store.Store { return open(t, url, postgres.Options{}) }
+	}})
+}
+
+func TestSchemaVersions(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	url := testservices.Postgres(t).URL()
+	var schema *store.SchemaError
+	_, err := postgres.Open(ctx, url, postgres.Options{})
+	if !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(err.Error(), `run "gateway migrate up"`) {
+		t.Errorf("no schema: %v", err)
+	}
+	up(t, url)
+	exec := func(fn func(ctx context.Context, db *sql.DB) error) {
+		t.Helper()
+		if err := postgres.WithDB(ctx, url, fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(func(ctx context.Context, db *sql.DB) error {
+		_, err := db.ExecContext(ctx, "insert into gateway_schema_version (version_id, is_applied) values (9999, true)")
+		return err
+	})
+	_, err = postgres.Open(ctx, url, postgres.Options{})
+	if !errors.As(err, &schema) || schema.Have != 9999 || !strings.Contains(err.Error(), "newer gateway") {
+		t.Errorf("newer schema: %v", err)
+	}
+	exec(func(ctx context.Context, db *sql.DB) error {
+		_, err := db.ExecContext(ctx, "delete from gateway_schema_version where version_id = 9999")
+		return errors.Join(err, migrate.Down(ctx, migrate.Postgres, db))
+	})
+	_, err = postgres.Open(ctx, url, postgres.Options{})
+	if !errors.As(err, &schema) || schema.Have >= schema.Want {
+		t.Errorf("older schema: %v", err)
+	}
+}
+
+// The password is in no error, whatever is wrong with the URL or behind it.
+func TestErrorsHideThePassword(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	closed := closedPort(t)
+	for _, url := range []string{
+		"postgres://u:s3cret@127.0.0.1:" + closed + "/db",
+		"postgres://u:s3cret@127.0.0.1:notaport/db",
+		"postgres://u:s3cret@[::1/db",
+		"postgres://u:%zzs3cret@127.0.0.1/db",
+		"postgres://u:s3cret /@127.0.0.1/db",
+		"host=127.0.0.1 port=" + closed + " user=u password=s3cret",
+		"host=127.0.0.1 port=x password = s3cret",
+		"postgres://u@127.0.0.1:" + closed + "/s3cret?password=s3cret",
+		"u:s3cret@127.0.0.1",
+		"postgres://u:s3cret@127.0.0.1/db?sslmode=nonsense",
+		"postgres://u:s3cret@127.0.0.1/db?pool_max_conns=s3cret",
+	} {
+		_, err := postgres.Open(ctx, url, postgres.Options{})
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("Open: %v", err)
+		}
+		err = postgres.WithDB(ctx, url, func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) })
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("WithDB: %v", err)
+		}
+	}
+	// Not even when the database repeats it.
+	url := strings.Replace(testservices.Postgres(t).URL(), "postgres@", "postgres:s3c%20ret@", 1)
+	err := postgres.WithDB(ctx, url, func(ctx context.Context, db *sql.DB) error {
+		_, err := db.ExecContext(ctx, `select 1 from "s3c ret"`)
+		return err
+	})
+	if err == nil || strings.Contains(err.Error(), "s3c") || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// everyCall runs each method once and returns the errors by name.
+func everyCall(s store.Store) map[string]error {
+	ctx := context.Background()
+	errs := map[string]error{}
+	_, _, errs["Position"] = s.Position(ctx, "i", "a")
+	_, errs["PositionsOf"] = s.PositionsOf(ctx, "i")
+	_, errs["PositionsUnder"] = s.PositionsUnder(ctx, "a")
+	errs["Commit"] = s.Commit(ctx, []store.Commit{{Identity: "i", Address: "a", Position: 1}})
+	_, errs["ExpirePositions"] = s.ExpirePositions(ctx, time.UnixMilli(0))
+	errs["Ping"] = s.Ping(ctx)
+	return errs
+}
+
+// A database that hangs costs its callers the time of a call and no more; when
+// it goes on, so do they.
+func TestHangingDatabase(t *testing.T) {
+	t.Parallel()
+	db := testservices.NewPostgres(t)
+	up(t, db.URL())
+	s := open(t, db.URL(), postgres.Options{Timeout: 300 * time.Millisecond, MaxConns: 2})
+	db.Stop()
+	for name, err := range everyCall(s) {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 300ms") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	start := time.Now()
+	_, err := postgres.Open(context.Background(), db.URL(), postgres.Options{Timeout: 300 * time.Millisecond})
+	if err == nil || time.Since(start) > 10*time.Second {
+		t.Errorf("Open: %v after %v", err, time.Since(start))
+	}
+	db.Cont()
+	eventually(t, s)
+}
+
+// So does one that cannot be reached any more without a word.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	db := testservices.Postgres(t)
+	up(t, db.URL())
+	proxy := faultproxy.New(t, fmt.Sprintf("127.0.0.1:%d", db.Port()))
+	url := strings.Replace(db.URL(), fmt.Sprint(":", db.Port(), "/"), fmt.Sprint(":", proxy.Port(), "/"), 1)
+	s := open(t, url, postgres.Options{Timeout: 300 * time.Millisecond, MaxConns: 2})
+	proxy.Blackhole(true)
+	for name, err := range everyCall(s) {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	proxy.Blackhole(false)
+	proxy.Cut()
+	eventually(t, s)
+}
+
+// eventually wants a call to succeed within a generous time.
+func eventually(t *testing.T, s store.Store) {
+	t.Helper()
+	var err error
+	for range 60 { // each attempt takes its Timeout at most
+		if err = s.Ping(context.Background()); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range everyCall(s) {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// After a restart of the database the pool is full of dead connections; nobody
+// gets to see that.
+func TestRestartedDatabase(t *testing.T) {
+	t.Parallel()
+	db := testservices.NewPostgres(t)
+	up(t, db.URL())
+	s := open(t, db.URL(), postgres.Options{})
+	for range 3 {
+		done := make(chan map[string]error)
+		for range 4 {
+			go func() { done <- everyCall(s) }()
+		}
+		for range 4 {
+			for name, err := range <-done {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		db.Kill()
+		if err := s.Ping(context.Background()); err == nil {
+			t.Error("a dead database answered")
+		}
+		db.Start()
+	}
+}
+
+// A pool whose connections are all taken makes others wait, but not for ever.
+func TestExhaustedPool(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	url := testservices.Postgres(t).URL()
+	up(t, url)
+	s := open(t, url, postgres.Options{MaxConns: 1, Timeout: 500 * time.Millisecond})
+	err := postgres.WithDB(ctx, url, func(ctx context.Context, db *sql.DB) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.ExecContext(ctx, "lock table positions"); err != nil {
+			return err
+		}
+		for name, err := range everyCall(s) {
+			if name != "Ping" && err == nil {
+				t.Errorf("%s worked on a locked table", name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, s)
+}
