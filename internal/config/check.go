@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// maxStreams bounds the connections that a gateway keeps to the log.
+const maxStreams = 256
+
 // check finds what is wrong between keys. found are the problems so far: a key
 // that is among them is not judged again.
 func (c *Config) check(found Problems) Problems {
@@ -31,7 +34,7 @@ func (c *Config) check(found Problems) Problems {
 	if !bad("session.max_unacked") && !bad("session.max_unacked_limit") && c.Session.MaxUnacked > c.Session.MaxUnackedLimit {
 		add("session.max_unacked", "is %d, above session.max_unacked_limit (%d)", c.Session.MaxUnacked, c.Session.MaxUnackedLimit)
 	}
-	if !bad("streams.retention.max_bytes") && !bad("streams.segment_bytes") &&
+	if c.Mode == Serve && !bad("streams.retention.max_bytes") && !bad("streams.segment_bytes") &&
 		c.Streams.Retention.MaxBytes > 0 && c.Streams.SegmentBytes > c.Streams.Retention.MaxBytes {
 		add("streams.segment_bytes", "is %s, above streams.retention.max_bytes (%s): nothing would ever be removed", c.Streams.SegmentBytes, c.Streams.Retention.MaxBytes)
 	}
@@ -46,6 +49,9 @@ func (c *Config) check(found Problems) Problems {
 	}
 	if c.Mode == Dev && c.DataDir == "" && !bad("data_dir") {
 		add("data_dir", "must not be empty")
+	}
+	if n := c.Streams.Partitions + int64(len(c.Streams.Placement)); n > maxStreams && !bad("streams.partitions") {
+		add("streams.placement", "makes %d streams with streams.partitions; at most %d can be read at once", n, maxStreams)
 	}
 	for i, rule := range c.Streams.Placement {
 		for j, earlier := range c.Streams.Placement[:i] {

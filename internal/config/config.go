@@ -59,7 +59,9 @@ type Config struct {
 		Placement  []Placement
 		// SegmentBytes is the unit in which retention removes.
 		SegmentBytes Size
-		Retention    struct {
+		// RecentBytes is per stream, in memory.
+		RecentBytes Size
+		Retention   struct {
 			// MaxAge and MaxBytes are per stream, 0 for no limit.
 			MaxAge   time.Duration
 			MaxBytes Size
@@ -73,8 +75,6 @@ type Config struct {
 		KeepaliveTime               time.Duration
 		KeepaliveTimeout            time.Duration
 		QueueBytes                  Size
-		ControlFrames               int64
-		ControlBytes                Size
 	}
 
 	Runtime struct {

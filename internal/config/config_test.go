@@ -213,11 +213,16 @@ streams:
 			"streams.placement (environment AETHER_STREAMS_PLACEMENT): rule 6 is never used: rule 5 takes its addresses",
 		}},
 		{name: "between keys", mode: Dev, environ: []string{
-			"AETHER_GRPC_ADDR=:1", "AETHER_HTTP_ADDR=:1", "AETHER_SESSION_MAX_UNACKED=5000", "AETHER_STREAMS_SEGMENT_BYTES=2GiB", "AETHER_AUTH_ISSUER= ",
+			"AETHER_GRPC_ADDR=:1", "AETHER_HTTP_ADDR=:1", "AETHER_SESSION_MAX_UNACKED=20000",
 		}, want: []string{
 			"http_addr (environment AETHER_HTTP_ADDR): is the same as grpc_addr (:1); each needs a port of its own",
-			"session.max_unacked (environment AETHER_SESSION_MAX_UNACKED): is 5000, above session.max_unacked_limit (4096)",
+			"session.max_unacked (environment AETHER_SESSION_MAX_UNACKED): is 20000, above session.max_unacked_limit (10000)",
+		}},
+		{name: "segments", mode: Serve, environ: append([]string{"AETHER_STREAMS_SEGMENT_BYTES=2GiB", "AETHER_STREAMS_RETENTION_MAX_BYTES=1GiB"}, required...), want: []string{
 			"streams.segment_bytes (environment AETHER_STREAMS_SEGMENT_BYTES): is 2GiB, above streams.retention.max_bytes (1GiB): nothing would ever be removed",
+		}},
+		{name: "too many streams", mode: Dev, environ: []string{"AETHER_STREAMS_PARTITIONS=256", "AETHER_STREAMS_PLACEMENT=[{prefix: ag}]"}, want: []string{
+			"streams.placement (environment AETHER_STREAMS_PLACEMENT): makes 257 streams with streams.partitions; at most 256 can be read at once",
 		}},
 	}
 	for _, tt := range tests {

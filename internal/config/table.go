@@ -120,18 +120,24 @@ var table = []Key{
 	},
 	{
 		Name: "streams.retention.max_age", Type: TypeDuration, Default: "7d", Min: seconds(1), Max: int64(10 * 365 * day), ZeroOff: true,
-		Doc:   "How long a stream keeps messages. 0 is no limit. Retention removes whole segments.",
+		Doc:   "How long a stream keeps messages. 0 is no limit.",
 		field: func(c *Config) any { return &c.Streams.Retention.MaxAge },
 	},
 	{
 		Name: "streams.retention.max_bytes", Type: TypeSize, Default: "20GiB", DevDefault: "1GiB", Min: 1 * kib, Max: 1024 * tib, ZeroOff: true,
-		Doc:   "How large a stream may grow. 0 is no limit. Retention removes whole segments.",
+		Doc:   "How large a stream may grow. 0 is no limit.",
 		field: func(c *Config) any { return &c.Streams.Retention.MaxBytes },
 	},
 	{
-		Name: "streams.segment_bytes", Type: TypeSize, Default: "128MiB", Min: 1 * kib, Max: 3 * gib,
-		Doc:   "The size of a segment, the unit in which retention removes.",
+		Name: "streams.segment_bytes", Type: TypeSize, Default: "128MiB", Min: 1 * kib, Max: 3 * gib, Only: Serve,
+		Doc:   "The size of a segment, the unit in which retention removes. `dev` removes message by message.",
 		field: func(c *Config) any { return &c.Streams.SegmentBytes },
+	},
+
+	{
+		Name: "streams.recent_bytes", Type: TypeSize, Default: "16MiB", Min: 1 * mib, Max: 4 * gib,
+		Doc:   "How much of each stream's recent past is kept in memory for readers that are a little behind.",
+		field: func(c *Config) any { return &c.Streams.RecentBytes },
 	},
 
 	{
@@ -140,7 +146,7 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Session.MaxUnacked },
 	},
 	{
-		Name: "session.max_unacked_limit", Type: TypeInt, Default: "4096", Min: 1, Max: 65_536,
+		Name: "session.max_unacked_limit", Type: TypeInt, Default: "10000", Min: 1, Max: 65_536,
 		Doc:   "The most that a client may ask for instead.",
 		field: func(c *Config) any { return &c.Session.MaxUnackedLimit },
 	},
@@ -173,16 +179,6 @@ var table = []Key{
 		Name: "session.queue_bytes", Type: TypeSize, Default: "1MiB", Min: 64 * kib, Max: 1 * gib,
 		Doc:   "Bytes that wait for one slow client in memory; what is more waits in the log.",
 		field: func(c *Config) any { return &c.Session.QueueBytes },
-	},
-	{
-		Name: "session.control_frames", Type: TypeInt, Default: "64", Min: 8, Max: 65_536,
-		Doc:   "Receipts, errors and notices that wait for one slow client.",
-		field: func(c *Config) any { return &c.Session.ControlFrames },
-	},
-	{
-		Name: "session.control_bytes", Type: TypeSize, Default: "256KiB", Min: 16 * kib, Max: 64 * mib,
-		Doc:   "The same in bytes.",
-		field: func(c *Config) any { return &c.Session.ControlBytes },
 	},
 	{
 		Name: "runtime.max_bytes", Type: TypeSize, Default: "1GiB", Min: 1 * mib, Max: 1 * tib,

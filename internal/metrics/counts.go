@@ -1,109 +1,114 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
-
-// Counts are what the message path has counted since it started. It counts by
-// itself, in plain atomics, and is read when Prometheus asks.
+// Counts are what the parts of the gateway have counted since it started. They
+// count by themselves, in plain atomics, and are read when Prometheus asks.
 type Counts struct {
-	Stored, Duplicates, Refused, Failed uint64 // sends, by outcome
-	Live, Shared                        uint64 // deliveries, by the way they took
-	Redelivered, Expired, GivenUp       uint64 // deliveries, by what became of them
-	CatchUps                            uint64
-	PositionsCommitted, CommitFailures  uint64
-	DamagedEntries, DamagedEnvelopes    uint64
+	Ready    bool
+	Sessions int // connected now
+
+	Connects, Refused, Ended, SlowReaders uint64 // sessions
+
+	Stored, Duplicates, RefusedSends, Failed uint64 // sends, by outcome
+	Live, Shared                             uint64 // deliveries, by the way they took
+	Redelivered, Expired, GivenUp            uint64 // deliveries, by what became of them
+	CatchUps                                 uint64
+	PositionsCommitted, CommitFailures       uint64
+	DamagedEntries, DamagedEnvelopes         uint64
 }
 
-type count struct {
-	family Family
-	// values are parallel to the values of the only label; one without a label.
-	values []func(*Counts) uint64
+// metric is a family with what to read for each value of its label, or for the
+// one series of a family without a label.
+type metric struct {
+	Family
+	read []func(*Counts) float64
 }
 
-var counts = []count{
+// table is the one list of metrics.
+var table = []metric{
 	{
-		Family{"aether_sends_total", "counter", "Messages that clients sent, by what became of them.", []Label{
-			{"outcome", []string{"stored", "duplicate", "refused", "failed"}},
-		}},
-		[]func(*Counts) uint64{
-			func(c *Counts) uint64 { return c.Stored },
-			func(c *Counts) uint64 { return c.Duplicates },
-			func(c *Counts) uint64 { return c.Refused },
-			func(c *Counts) uint64 { return c.Failed },
-		},
+		Family{Name: "aether_ready", Type: "gauge", Help: "1 if the gateway is ready, else 0."},
+		read(func(c *Counts) bool { return c.Ready }),
 	},
 	{
-		Family{"aether_handovers_total", "counter", "Messages handed to sessions past the log: live, before they were stored, and of shared addresses.", []Label{
-			{"path", []string{"live", "shared"}},
-		}},
-		[]func(*Counts) uint64{
-			func(c *Counts) uint64 { return c.Live },
-			func(c *Counts) uint64 { return c.Shared },
-		},
+		Family{Name: "aether_sessions", Type: "gauge", Help: "Sessions that are connected now."},
+		[]func(*Counts) float64{func(c *Counts) float64 { return float64(c.Sessions) }},
 	},
 	{
-		Family{"aether_deliveries_total", "counter", "Deliveries that did not end with the first acknowledgement.", []Label{
-			{"outcome", []string{"redelivered", "expired", "given_up"}},
-		}},
-		[]func(*Counts) uint64{
-			func(c *Counts) uint64 { return c.Redelivered },
-			func(c *Counts) uint64 { return c.Expired },
+		Family{
+			Name: "aether_connects_total", Type: "counter", Help: "Attempts to connect, by what became of them.",
+			Label: "outcome", Values: []string{"accepted", "refused"},
+		},
+		numbers(func(c *Counts) uint64 { return c.Connects }, func(c *Counts) uint64 { return c.Refused }),
+	},
+	{
+		Family{Name: "aether_session_ends_total", Type: "counter", Help: "Sessions that ended."},
+		numbers(func(c *Counts) uint64 { return c.Ended }),
+	},
+	{
+		Family{Name: "aether_slow_readers_total", Type: "counter", Help: "Sessions that were ended because their client read nothing for session.write_timeout."},
+		numbers(func(c *Counts) uint64 { return c.SlowReaders }),
+	},
+	{
+		Family{
+			Name: "aether_sends_total", Type: "counter", Help: "Messages that clients sent, by what became of them.",
+			Label: "outcome", Values: []string{"stored", "duplicate", "refused", "failed"},
+		},
+		numbers(
+			func(c *Counts) uint64 { return c.Stored }, func(c *Counts) uint64 { return c.Duplicates },
+			func(c *Counts) uint64 { return c.RefusedSends }, func(c *Counts) uint64 { return c.Failed },
+		),
+	},
+	{
+		Family{
+			Name: "aether_handovers_total", Type: "counter", Help: "Messages handed to sessions past the log: live, before they were stored, and of shared addresses.",
+			Label: "path", Values: []string{"live", "shared"},
+		},
+		numbers(func(c *Counts) uint64 { return c.Live }, func(c *Counts) uint64 { return c.Shared }),
+	},
+	{
+		Family{
+			Name: "aether_deliveries_total", Type: "counter", Help: "Deliveries that did not end with a first acknowledgement.",
+			Label: "outcome", Values: []string{"redelivered", "expired", "given_up"},
+		},
+		numbers(
+			func(c *Counts) uint64 { return c.Redelivered }, func(c *Counts) uint64 { return c.Expired },
 			func(c *Counts) uint64 { return c.GivenUp },
+		),
+	},
+	{
+		Family{Name: "aether_catch_ups_total", Type: "counter", Help: "Passes over the log for sessions that were behind."},
+		numbers(func(c *Counts) uint64 { return c.CatchUps }),
+	},
+	{
+		Family{Name: "aether_positions_committed_total", Type: "counter", Help: "Positions written to the store."},
+		numbers(func(c *Counts) uint64 { return c.PositionsCommitted }),
+	},
+	{
+		Family{Name: "aether_position_commit_failures_total", Type: "counter", Help: "Batches of positions that the store did not take."},
+		numbers(func(c *Counts) uint64 { return c.CommitFailures }),
+	},
+	{
+		Family{
+			Name: "aether_damaged_total", Type: "counter", Help: "What could not be read in the log.",
+			Label: "what", Values: []string{"entry", "envelope"},
 		},
-	},
-	{
-		Family{"aether_catch_ups_total", "counter", "Passes over the log for sessions that were behind.", nil},
-		[]func(*Counts) uint64{func(c *Counts) uint64 { return c.CatchUps }},
-	},
-	{
-		Family{"aether_positions_committed_total", "counter", "Positions written to the store.", nil},
-		[]func(*Counts) uint64{func(c *Counts) uint64 { return c.PositionsCommitted }},
-	},
-	{
-		Family{"aether_position_commit_failures_total", "counter", "Batches of positions that the store did not take.", nil},
-		[]func(*Counts) uint64{func(c *Counts) uint64 { return c.CommitFailures }},
-	},
-	{
-		Family{"aether_damaged_total", "counter", "What could not be read in the log.", []Label{
-			{"what", []string{"entry", "envelope"}},
-		}},
-		[]func(*Counts) uint64{
-			func(c *Counts) uint64 { return c.DamagedEntries },
-			func(c *Counts) uint64 { return c.DamagedEnvelopes },
-		},
+		numbers(func(c *Counts) uint64 { return c.DamagedEntries }, func(c *Counts) uint64 { return c.DamagedEnvelopes }),
 	},
 }
 
-// collector reads the counts of the message path.
-type collector struct {
-	read  func() Counts
-	descs []*prometheus.Desc
-}
-
-func newCollector(read func() Counts) *collector {
-	c := &collector{read: read}
-	for _, n := range counts {
-		c.descs = append(c.descs, prometheus.NewDesc(n.family.Name, n.family.Help, n.family.labelNames(), nil))
+func numbers(fields ...func(*Counts) uint64) []func(*Counts) float64 {
+	all := make([]func(*Counts) float64, len(fields))
+	for i, field := range fields {
+		all[i] = func(c *Counts) float64 { return float64(field(c)) }
 	}
-	return c
+	return all
 }
 
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		to <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(to chan<- prometheus.Metric) {
-	now := c.read()
-	for i, n := range counts {
-		if len(n.family.Labels) == 0 {
-			to <- prometheus.MustNewConstMetric(c.descs[i], prometheus.CounterValue, float64(n.values[0](&now)))
-			continue
+func read(field func(*Counts) bool) []func(*Counts) float64 {
+	return []func(*Counts) float64{func(c *Counts) float64 {
+		if field(c) {
+			return 1
 		}
-		for j, label := range n.family.Labels[0].Values {
-			to <- prometheus.MustNewConstMetric(c.descs[i], prometheus.CounterValue, float64(n.values[j](&now)), label)
-		}
-	}
+		return 0
+	}}
 }

@@ -15,18 +15,18 @@ func Markdown() string {
 Served as ` + "`/metrics`" + ` on the operators' port (` + "`ops_addr`" + `), under ` + "`gateway dev`" + ` on the HTTP port. Labels have the values below and no
 others, so that the number of series does not depend on what clients do. The usual ` + "`go_*` and `process_*`" + ` metrics come with them.
 
-| metric | type | meaning | labels |
+| metric | type | meaning | label |
 | --- | --- | --- | --- |
 `)
 	for _, f := range Families() {
-		labels := make([]string, len(f.Labels))
-		for i, l := range f.Labels {
-			labels[i] = "`" + l.Name + "`"
-			if len(l.Values) > 0 {
-				labels[i] += ": " + strings.Join(l.Values, ", ")
-			}
+		label := ""
+		if f.Label != "" {
+			label = "`" + f.Label + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Type, f.Help, strings.Join(labels, "; "))
+		if len(f.Values) > 0 {
+			label += ": `" + strings.Join(f.Values, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Type, f.Help, label)
 	}
 	return b.String()
 }

@@ -4,118 +4,76 @@ import (
 	"flag"
 	"net/http/httptest"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/codes"
-
-	"github.com/aether-gateway/gateway/internal/acl"
 )
 
 var update = flag.Bool("update", false, "rewrite the documentation page")
 
-func scrape(t *testing.T, s *Set) string {
+func scrape(t *testing.T, c Counts) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	Handler("v1", func() Counts { return c }).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
 		t.Fatal(w.Code, w.Body)
 	}
 	return w.Body.String()
 }
 
-func TestCounting(t *testing.T) {
+func TestHandler(t *testing.T) {
 	t.Parallel()
-	s := New("v1")
-	s.Watch(func() Counts {
-		return Counts{Stored: 5, Refused: 2, Live: 3, GivenUp: 1, CatchUps: 4, DamagedEntries: 9}
+	got := scrape(t, Counts{
+		Ready: true, Sessions: 2, Connects: 3, Refused: 1, Ended: 10, SlowReaders: 11, Stored: 5, Duplicates: 12, RefusedSends: 2, Failed: 13,
+		Live: 3, Shared: 14, Redelivered: 15, Expired: 16, GivenUp: 1, CatchUps: 4, PositionsCommitted: 17, CommitFailures: 18,
+		DamagedEntries: 9, DamagedEnvelopes: 19,
 	})
-	s.Connected(acl.Agent, OK)
-	s.Connected(acl.Agent, OK)
-	s.Ended(acl.Agent, "aborted")
-	s.Connected(acl.KindUnknown, "unauthenticated")
-	s.Ready(true)
-	got := scrape(t, s)
-	for _, line := range []string{
-		`aether_sessions{kind="agent"} 1`,
-		`aether_connects_total{kind="agent",reason="ok"} 2`,
-		`aether_connects_total{kind="unknown",reason="unauthenticated"} 1`,
-		`aether_session_ends_total{kind="agent",reason="aborted"} 1`,
-		`aether_sends_total{outcome="stored"} 5`,
-		`aether_sends_total{outcome="refused"} 2`,
-		`aether_handovers_total{path="live"} 3`,
-		`aether_deliveries_total{outcome="given_up"} 1`,
-		`aether_catch_ups_total 4`,
-		`aether_damaged_total{what="entry"} 9`,
-		`aether_ready 1`,
-		`aether_build_info{version="v1"} 1`,
-		`go_goroutines`,
-	} {
-		if !strings.Contains(got, line) {
+	for line := range strings.Lines(`aether_ready 1
+aether_sessions 2
+aether_connects_total{outcome="accepted"} 3
+aether_connects_total{outcome="refused"} 1
+aether_session_ends_total 10
+aether_slow_readers_total 11
+aether_sends_total{outcome="stored"} 5
+aether_sends_total{outcome="duplicate"} 12
+aether_sends_total{outcome="refused"} 2
+aether_sends_total{outcome="failed"} 13
+aether_handovers_total{path="live"} 3
+aether_handovers_total{path="shared"} 14
+aether_deliveries_total{outcome="redelivered"} 15
+aether_deliveries_total{outcome="expired"} 16
+aether_deliveries_total{outcome="given_up"} 1
+aether_catch_ups_total 4
+aether_positions_committed_total 17
+aether_position_commit_failures_total 18
+aether_damaged_total{what="entry"} 9
+aether_damaged_total{what="envelope"} 19
+aether_build_info{version="v1"} 1
+`) {
+		if !strings.Contains(got, "\n"+line) {
 			t.Errorf("missing: %s", line)
 		}
 	}
 	for _, f := range Families() {
-		if !strings.Contains(got, "# HELP "+f.Name+" "+f.Help) {
-			t.Errorf("%s is described and not served", f.Name)
+		if !strings.Contains(got, "# HELP "+f.Name+" "+f.Help+"\n# TYPE "+f.Name+" "+f.Type+"\n") {
+			t.Errorf("%s is not served as it is described", f.Name)
 		}
 	}
+	if !strings.Contains(got, "go_goroutines") || !strings.Contains(scrape(t, Counts{}), "\naether_ready 0\n") {
+		t.Error("missing: Go's metrics, or readiness of a gateway that is not ready")
+	}
 }
 
-// Whatever a caller passes, the number of series stays what it was.
-func TestLabelSetsAreClosed(t *testing.T) {
+func TestTable(t *testing.T) {
 	t.Parallel()
-	s := New("v1")
-	count := func() int {
-		n := 0
-		for line := range strings.Lines(scrape(t, s)) {
-			if strings.HasPrefix(line, "aether_") {
-				n++
-			}
+	for _, m := range table {
+		if want := max(len(m.Values), 1); len(m.read) != want {
+			t.Errorf("%s reads %d fields for %d series", m.Name, len(m.read), want)
 		}
-		return n
-	}
-	before := count()
-	const identity = "ag::w::i::s"
-	s.Connected(acl.Kind(200), identity)
-	s.Ended(acl.Kind(200), identity)
-	if after := count(); after != before {
-		t.Errorf("%d series became %d", before, after)
-	}
-	if got := scrape(t, s); strings.Contains(got, identity) || !strings.Contains(got, `aether_session_ends_total{kind="unknown",reason="other"} 1`) {
-		t.Error("not counted as other")
-	}
-}
-
-// Every status of gRPC is a value of its own.
-func TestAllStatusCodes(t *testing.T) {
-	t.Parallel()
-	for c := codes.Canceled; c <= codes.Unauthenticated; c++ {
-		name := strings.ToLower(regexp.MustCompile("([a-z])([A-Z])").ReplaceAllString(c.String(), "${1}_${2}"))
-		if !slices.Contains(codeValues, name) {
-			t.Errorf("%s is missing", name)
+		if (m.Label == "") != (m.Values == nil) {
+			t.Errorf("%s: a label without values, or values without a label", m.Name)
 		}
-	}
-}
-
-func TestNilSetCountsNothing(t *testing.T) {
-	t.Parallel()
-	var s *Set
-	s.Connected(acl.Agent, OK)
-	s.Ended(acl.Agent, OK)
-	s.Ready(true)
-}
-
-func TestNoAllocation(t *testing.T) {
-	s := New("v1")
-	if n := testing.AllocsPerRun(100, func() {
-		s.Connected(acl.Agent, OK)
-		s.Ended(acl.Agent, "canceled")
-	}); n > 0 {
-		t.Errorf("%v allocations", n)
 	}
 }
 
