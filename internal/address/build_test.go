@@ -52,12 +52,21 @@ func TestBuildersRefuse(t *testing.T) {
 		{"reserved", second(Metric("receiver0")), ReasonReservedWorkspace, 1},
 		{"reserved user workspace", second(UserWorkspace("u", "receiver7")), ReasonReservedWorkspace, 2},
 		{"too long together", second(Agent(strings.Repeat("a", 128), strings.Repeat("b", 128), "c")), ReasonTooLong, 0},
+		{"257 characters", second(Agent(strings.Repeat("ü", 64), strings.Repeat("b", 124), strings.Repeat("c", 61))), ReasonTooLong, 0},
 	}
 	for _, c := range cases {
 		pe, ok := errors.AsType[*ParseError](c.err)
 		if !ok || pe.Reason != c.reason || pe.Segment != c.segment {
 			t.Errorf("%s: %v", c.name, c.err)
 		}
+	}
+}
+
+func TestBuilderTakesTheLongest(t *testing.T) {
+	t.Parallel()
+	a, err := Agent(strings.Repeat("ü", 64), strings.Repeat("b", 124), strings.Repeat("c", 60))
+	if err != nil || len([]rune(a.String())) != MaxRunes {
+		t.Errorf("%v, %v", a, err)
 	}
 }
 
