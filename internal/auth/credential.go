@@ -33,6 +33,9 @@ func (c *Credential) String() string {
 // owner sets it once the id is assigned. A user starts in the workspace that it
 // asks for, else in the only one of the credential, else in none.
 func (c *Credential) Bind(id Identity) (acl.Principal, error) {
+	if id.Kind == acl.User && id.Workspace == "" {
+		id.Workspace, _ = c.scope.Only()
+	}
 	a, err := id.address()
 	if err != nil {
 		return acl.Principal{}, err
@@ -43,9 +46,6 @@ func (c *Credential) Bind(id Identity) (acl.Principal, error) {
 	p := acl.Principal{Kind: id.Kind, Address: a, Workspaces: c.scope}
 	if id.Kind.WorkspaceScoped() {
 		p.Workspace = id.Workspace
-	}
-	if id.Kind == acl.User && p.Workspace == "" {
-		p.Workspace, _ = c.scope.Only()
 	}
 	return p, nil
 }

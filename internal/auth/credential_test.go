@@ -94,6 +94,8 @@ func TestBind(t *testing.T) {
 		{"user, any window", user, userID("u", "другое", "w2"), want{nil, "us::u::другое", "w2"}},
 		{"user of two workspaces, none asked", user, userID("u", "win", ""), want{nil, "us::u::win", ""}},
 		{"user of one workspace, none asked", single, userID("u", "win", ""), want{nil, "us::u::win", "w1"}},
+		{"user whose only workspace makes too long an address", Claims{Kind: KindUser, Workspaces: []string{strings.Repeat("w", 126)}, User: strings.Repeat("u", 126)},
+			userID(strings.Repeat("u", 126), "win", ""), want{err: ErrInvalidIdentity}},
 		{"user of no workspace", loner, userID("u", "win", ""), want{nil, "us::u::win", ""}},
 		{"user of no workspace asks for one", loner, userID("u", "win", "w1"), want{err: ErrNotCovered}},
 		{"user, other workspace", user, userID("u", "win", "w3"), want{err: ErrNotCovered}},
