@@ -1,0 +1,115 @@
+// Package gateway is a whole gateway in one value: a router on a log, the
+// sessions, and the gRPC server, started and ended in the right order.
+//
+// It chooses nothing: the log, the store and the keys are given to it by
+// cmd/gateway, or by a test.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/presence/local"
+	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/server"
+	"github.com/aether-gateway/gateway/internal/session"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+// Options configure a [Gateway]. Driver, Placement, Positions and Verifier
+// are required; what belongs to a part of it has that part's default.
+type Options struct {
+	Driver    streams.Driver
+	Placement streams.Placement
+	Positions store.Positions
+	Verifier  *auth.Verifier
+	// Leases default to those of one process.
+	Leases  presence.Leases
+	Logger  *slog.Logger
+	Version string
+
+	MaxPayload     int
+	RingBytes      int
+	PublishTimeout time.Duration
+
+	InitTimeout       time.Duration
+	WriteTimeout      time.Duration
+	HeartbeatInterval time.Duration
+	KeepaliveTime     time.Duration
+	KeepaliveTimeout  time.Duration
+	MaxUnacked        int
+	MaxWindow         int
+	QueueBytes        int
+
+	// Reflection serves the gRPC reflection service.
+	Reflection bool
+}
+
+const defaultKeepalive = 10 * time.Second
+
+// Gateway is a running gateway.
+type Gateway struct {
+	Router   *router.Router
+	Sessions *session.Manager
+	Server   *server.Server
+}
+
+// New starts a gateway's parts; it takes connections with [Gateway.Serve].
+func New(o Options) *Gateway {
+	if o.Leases == nil {
+		o.Leases = local.New(nil)
+	}
+	if o.KeepaliveTime <= 0 {
+		o.KeepaliveTime = defaultKeepalive
+	}
+	if o.KeepaliveTimeout <= 0 {
+		o.KeepaliveTimeout = defaultKeepalive
+	}
+	g := &Gateway{}
+	g.Router = router.New(router.Options{
+		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Logger: o.Logger,
+		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
+	})
+	g.Sessions = session.NewManager(session.Options{
+		Router: g.Router, Leases: o.Leases, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,
+		InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
+		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
+		QueueBytes: o.QueueBytes,
+	})
+	g.Server = server.New(server.Options{
+		Sessions: g.Sessions, Logger: o.Logger, KeepaliveTime: o.KeepaliveTime, KeepaliveTimeout: o.KeepaliveTimeout,
+		Reflection: o.Reflection,
+	})
+	return g
+}
+
+// Ready waits until the gateway can serve.
+func (g *Gateway) Ready(ctx context.Context) error {
+	select {
+	case <-g.Router.Ready():
+		g.Server.SetServing(true)
+		return nil
+	case <-ctx.Done():
+		return router.ErrUnready
+	}
+}
+
+// Serve takes connections until the gateway is stopped.
+func (g *Gateway) Serve(l net.Listener) error { return g.Server.Serve(l) }
+
+// Stop ends the gateway in order: clients are told and sent away, positions
+// are committed, what was accepted is stored. It is over when ctx ends at the
+// latest, give or take what a call on a dead connection takes to notice. The
+// driver and the store stay the caller's.
+func (g *Gateway) Stop(ctx context.Context) error {
+	g.Server.SetServing(false)
+	drained := g.Sessions.Drain(ctx)
+	g.Server.Stop(ctx)
+	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx))
+}

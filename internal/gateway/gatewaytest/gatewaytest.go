@@ -1,0 +1,149 @@
+// Package gatewaytest starts gateways inside a test's process.
+package gatewaytest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/gateway"
+	"github.com/aether-gateway/gateway/internal/sqlitefile"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/streams/embedded"
+)
+
+// Gateway is a gateway of a test. It is stopped when the test ends.
+type Gateway struct {
+	*gateway.Gateway
+	// Addr is host and port of its gRPC server.
+	Addr string
+
+	tb   testing.TB
+	key  auth.Key
+	stop func()
+}
+
+// Secret signs the tokens of tests. It protects nothing.
+const Secret = "a-secret-of-tests-that-protects-nothing"
+
+// Option changes how a gateway is started.
+type Option func(*gateway.Options)
+
+// On makes the gateway use a given log and store.
+func On(driver streams.Driver, partitions int, positions store.Positions) Option {
+	return func(o *gateway.Options) {
+		o.Driver, o.Placement, o.Positions = driver, streams.Placement{Partitions: partitions}, positions
+	}
+}
+
+// Start starts a gateway, by default on an embedded log and store in a fresh
+// directory.
+func Start(tb testing.TB, options ...Option) *Gateway {
+	tb.Helper()
+	return StartIn(tb, tb.TempDir(), options...)
+}
+
+// StartIn is Start with the data in dir, where an earlier gateway of the test
+// may have left some.
+func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
+	tb.Helper()
+	key, err := auth.NewKey("test", []byte(Secret))
+	check(tb, err)
+	keys, err := auth.NewKeys(key)
+	check(tb, err)
+	verifier, err := auth.NewVerifier(auth.Options{Keys: keys})
+	check(tb, err)
+	o := gateway.Options{Verifier: verifier, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
+	for _, option := range options {
+		option(&o)
+	}
+	closeData := func() {}
+	if o.Driver == nil {
+		closeData = openEmbedded(tb, dir, &o)
+	}
+	g := &Gateway{Gateway: gateway.New(o), tb: tb, key: key}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(tb, err)
+	g.Addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(l) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	check(tb, g.Ready(ctx))
+	stopped := false
+	g.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := g.Gateway.Stop(ctx); err != nil {
+			tb.Errorf("the gateway did not stop cleanly: %v", err)
+		}
+		if err := <-served; err != nil {
+			tb.Errorf("the gateway's server failed: %v", err)
+		}
+		closeData()
+	}
+	tb.Cleanup(g.stop)
+	return g
+}
+
+func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func()) {
+	tb.Helper()
+	file, err := sqlitefile.Open(filepath.Join(dir, "aether.db"))
+	check(tb, err)
+	check(tb, sqlite.Migrate(context.Background(), file))
+	positions, err := sqlite.Open(context.Background(), file, sqlite.Options{})
+	check(tb, err)
+	if o.Placement.Partitions == 0 {
+		o.Placement.Partitions = 2
+	}
+	driver, err := embedded.Open(file, embedded.Options{Partitions: o.Placement.Count()})
+	check(tb, err)
+	o.Driver, o.Positions = driver, positions
+	return func() {
+		_ = driver.Close()
+		_ = positions.Close()
+		_ = file.Close()
+	}
+}
+
+// Stop stops the gateway before the test ends.
+func (g *Gateway) Stop() { g.stop() }
+
+// Token returns a token for claims that is good for an hour, unless they say
+// otherwise.
+func (g *Gateway) Token(c auth.Claims) string {
+	g.tb.Helper()
+	if c.ExpiresAt.IsZero() {
+		c.ExpiresAt = time.Now().Add(time.Hour)
+	}
+	token, err := auth.Mint(g.key, c)
+	check(g.tb, err)
+	return token
+}
+
+// AgentToken returns a token for every agent of a workspace and implementation.
+func (g *Gateway) AgentToken(workspace, implementation string) string {
+	return g.Token(auth.Claims{Kind: auth.KindAgent, Workspaces: []string{workspace}, Impl: implementation, Spec: "*"})
+}
+
+// UserToken returns a token for a user.
+func (g *Gateway) UserToken(user string, workspaces ...string) string {
+	return g.Token(auth.Claims{Kind: auth.KindUser, User: user, Workspaces: workspaces})
+}
+
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
