@@ -216,8 +216,8 @@ var errExited = errors.New("ended before it was ready")
 // (errExited) or after the time limit.
 func (p *process) await(limit time.Duration, ready func() error) error {
 	err := poll(limit, p.done, ready)
-	if errors.Is(err, errExited) {
-		return fmt.Errorf("%w (%v)", err, p.err)
+	if errors.Is(err, errExited) && p.err != nil {
+		return fmt.Errorf("%w: %w", err, p.err)
 	}
 	return err
 }
