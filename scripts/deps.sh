@@ -4,31 +4,32 @@
 # Starts no service, and does nothing where everything is there.
 set -eu
 
-# The packages that are missing. What counts is the program, not what the package manager
-# believes: that is also what the tests look for.
-missing() {
+# Sets packages to those that are missing. What counts is the program, not what the package
+# manager believes: that is also what the tests look for.
+look() {
+	packages=
 	if ! command -v gcc >/dev/null || ! [ -e /usr/include/stdlib.h ]; then
-		echo gcc libc6-dev
+		packages="$packages gcc libc6-dev"
 	fi
 	if ! [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || ! command -v epmd >/dev/null; then
-		echo rabbitmq-server
+		packages="$packages rabbitmq-server"
 	fi
 	found=no
 	for initdb in /usr/lib/postgresql/*/bin/initdb; do
 		[ -x "$initdb" ] && found=yes
 	done
-	[ "$found" = yes ] || echo postgresql
-	command -v redis-server >/dev/null || echo redis-server
+	[ "$found" = yes ] || packages="$packages postgresql"
+	command -v redis-server >/dev/null || packages="$packages redis-server"
 }
 
 refuse() {
-	echo "scripts/deps.sh: the tests need packages that are missing: $packages" >&2
+	echo "scripts/deps.sh: the tests need packages that are missing:$packages" >&2
 	echo "scripts/deps.sh: $1" >&2
-	echo "  apt-get update && apt-get install --no-install-recommends $packages" >&2
+	echo "  apt-get update && apt-get install --no-install-recommends$packages" >&2
 	exit 1
 }
 
-packages=$(missing | xargs)
+look
 if [ -z "$packages" ]; then
 	exit 0
 fi
@@ -72,12 +73,12 @@ apt() {
 	return 1
 }
 
-echo "scripts/deps.sh: installing $packages" >&2
+echo "scripts/deps.sh: installing$packages" >&2
 apt update >&2 || echo "scripts/deps.sh: the package lists could not be renewed; trying the old ones" >&2
 # shellcheck disable=SC2086 # a list
 apt install --no-install-recommends $packages >&2 || refuse "they could not be installed:"
 
-packages=$(missing | xargs)
+look
 if [ -n "$packages" ]; then
 	refuse "they are installed, but their programs are not where they belong; see:"
 fi

@@ -66,7 +66,7 @@ func TestDepsIsContentWithThisMachine(t *testing.T) {
 func TestDepsSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("./deps.sh")
-	cmd.Env = []string{"PATH=" + bare(t, "sh", "xargs", "id")}
+	cmd.Env = []string{"PATH=" + bare(t, "sh", "id")}
 	out, err := cmd.CombinedOutput()
 	var failed *exec.ExitError
 	if !errors.As(err, &failed) || failed.ExitCode() != 1 {
@@ -84,7 +84,7 @@ func TestDepsSaysWhatIsMissing(t *testing.T) {
 func TestTestStopsWithoutServers(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("./test.sh", "./internal/version")
-	cmd.Env = []string{"PATH=" + bare(t, "sh", "xargs", "id", "dirname", "env", "sed")}
+	cmd.Env = []string{"PATH=" + bare(t, "sh", "id", "dirname", "env", "sed")}
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Fatalf("succeeded:\n%s", out)
