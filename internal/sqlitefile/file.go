@@ -31,6 +31,9 @@ type File struct {
 
 	errMu  sync.Mutex
 	broken error
+
+	sharedMu sync.Mutex
+	shared   map[string]any // a few constant keys
 }
 
 // Open opens the SQLite file at path, and creates it and its directory
@@ -46,6 +49,7 @@ func Open(path string) (*File, error) {
 		queue:   make(chan *job, queueLen),
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
+		shared:  map[string]any{},
 	}
 	tx, err := f.open()
 	if err != nil {
@@ -99,6 +103,22 @@ func (f *File) Path() string { return f.path }
 // Read returns the pool of read-only connections. A read sees what was
 // committed when it began. Its users close their rows, and do not close it.
 func (f *File) Read() *sql.DB { return f.read }
+
+// Shared returns what the users of this file share under a key. If there is
+// nothing yet, it calls create and keeps what that returns without an error.
+// It lives as long as the File.
+func (f *File) Shared(key string, create func() (any, error)) (any, error) {
+	f.sharedMu.Lock()
+	defer f.sharedMu.Unlock()
+	if v, ok := f.shared[key]; ok {
+		return v, nil
+	}
+	v, err := create()
+	if err == nil {
+		f.shared[key] = v
+	}
+	return v, err
+}
 
 // Err returns why the file takes no more writes: [ErrBroken] or [ErrClosed],
 // wrapped; nil while it does.
@@ -160,7 +180,7 @@ func (f *File) release() error {
 		keep(f.write.Close())
 	}
 	if f.lock != nil {
-		keep(f.lock.Close())
+		keep(unlockFile(f.lock))
 		f.lock = nil
 	}
 	return first

@@ -200,3 +200,18 @@ func childCommand(path string) *exec.Cmd {
 	cmd.Stderr = os.Stderr
 	return cmd
 }
+
+func TestShared(t *testing.T) {
+	t.Parallel()
+	f, _ := withTable(t)
+	own := errors.New("own")
+	if _, err := f.Shared("key", func() (any, error) { return nil, own }); !errors.Is(err, own) {
+		t.Errorf("got %v", err)
+	}
+	for n := range 3 {
+		v, err := f.Shared("key", func() (any, error) { return n, nil })
+		if v != 0 || err != nil {
+			t.Errorf("got %v, %v", v, err)
+		}
+	}
+}

@@ -11,3 +11,5 @@ import (
 func lockFile(string) (*os.File, error) {
 	return nil, errors.New("sqlitefile: file locks are not supported on this system")
 }
+
+func unlockFile(f *os.File) error { return f.Close() }

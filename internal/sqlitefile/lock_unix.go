@@ -43,3 +43,10 @@ func lockFile(path string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// unlockFile gives the lock up. Closing alone might leave it for a moment to a
+// child process that was forked meanwhile and has yet to start its program.
+func unlockFile(f *os.File) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	return errors.Join(err, f.Close())
+}

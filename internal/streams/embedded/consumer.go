@@ -15,6 +15,7 @@ const (
 
 // consumer reads a partition upwards.
 type consumer struct {
+	d      *Driver
 	part   *partition
 	handle func(streams.Entry)
 	ctx    context.Context
@@ -23,15 +24,15 @@ type consumer struct {
 	done   chan struct{}
 }
 
-func (p *partition) consume(from streams.Start, handle func(streams.Entry)) (streams.Consumer, error) {
+func (d *Driver) consume(p *partition, from streams.Start, handle func(streams.Entry)) (streams.Consumer, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &consumer{
-		part: p, handle: handle, ctx: ctx, stop: stop,
+		d: d, part: p, handle: handle, ctx: ctx, stop: stop,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if d.closed.Load() {
 		stop()
 		return nil, streams.ErrClosed
 	}
@@ -101,7 +102,7 @@ func (c *consumer) next(position uint64, batch []streams.Entry) ([]streams.Entry
 
 // read reads entries from the file, from position on and below end.
 func (p *partition) read(ctx context.Context, position, end uint64, batch []streams.Entry) ([]streams.Entry, uint64, error) {
-	rows, err := p.d.file.Read().QueryContext(ctx, p.sql.read, toRow(position), toRow(end), cap(batch))
+	rows, err := p.file.Read().QueryContext(ctx, p.sql.read, toRow(position), toRow(end), cap(batch))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
@@ -40,15 +41,18 @@ type Options struct {
 	Clock streams.Clock
 }
 
-// Driver is a [streams.Driver] on a SQLite file. There is one of it per file.
+// Driver is a [streams.Driver] on a SQLite file. Drivers on one file share its
+// log and see each other's entries; each looks after retention by its own
+// options.
 type Driver struct {
 	file       *sqlitefile.File
 	o          Options
-	partitions []*partition
+	partitions []*partition // shared by the drivers on this file
 
 	stop    context.CancelFunc // ends the trimmer
 	trimmer sync.WaitGroup
 
+	closed    atomic.Bool // looked at under a partition's lock
 	closeOnce sync.Once
 }
 
@@ -76,14 +80,9 @@ func Open(file *sqlitefile.File, o Options) (*Driver, error) {
 		if err := create(tx, o.Partitions); err != nil {
 			return err
 		}
-		for n := range o.Partitions {
-			p := newPartition(d, n)
-			if err := tx.Get(selectPartition, []any{n}, &p.next, new(int64)); err != nil {
-				return err
-			}
-			d.partitions = append(d.partitions, p)
-		}
-		return nil
+		var err error
+		d.partitions, err = partitionsOf(tx, file, o.Partitions)
+		return err
 	})
 	if err != nil {
 		stop()
@@ -93,6 +92,25 @@ func Open(file *sqlitefile.File, o Options) (*Driver, error) {
 		d.trimmer.Go(func() { d.trimOnTime(ctx) })
 	}
 	return d, nil
+}
+
+// partitionsOf returns the state of the log, which the first driver on the
+// file makes. No append can run meanwhile.
+func partitionsOf(tx *sqlitefile.Tx, file *sqlitefile.File, count int) ([]*partition, error) {
+	shared, err := file.Shared("log", func() (any, error) {
+		partitions := make([]*partition, count)
+		for n := range partitions {
+			partitions[n] = newPartition(file, n)
+			if err := tx.Get(selectPartition, []any{n}, &partitions[n].next, new(int64)); err != nil {
+				return nil, err
+			}
+		}
+		return partitions, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return shared.([]*partition), nil
 }
 
 // Partitions implements [streams.Driver].
@@ -109,7 +127,7 @@ func (d *Driver) OpenProducer(ctx context.Context, partition int, name string, c
 	if name == "" || len(name) > maxName {
 		return nil, errName
 	}
-	p := &producer{part: d.partitions[partition], name: name, confirmed: confirmed, done: make(chan struct{})}
+	p := &producer{d: d, part: d.partitions[partition], name: name, confirmed: confirmed, done: make(chan struct{})}
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
@@ -124,16 +142,17 @@ func (d *Driver) OpenConsumer(ctx context.Context, partition int, from streams.S
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return d.partitions[partition].consume(from, handle)
+	return d.consume(d.partitions[partition], from, handle)
 }
 
 // Close implements [streams.Driver]. Entries that were sent and not confirmed
 // are stored or not. It waits for the handles that run.
 func (d *Driver) Close() error {
 	d.closeOnce.Do(func() {
+		d.closed.Store(true)
 		d.stop()
 		for _, p := range d.partitions {
-			p.close()
+			p.leave(d)
 		}
 		d.trimmer.Wait()
 	})

@@ -10,12 +10,16 @@ import (
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/embedded"
+	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 	"go.uber.org/goleak"
 )
 
 // childEnv names the file that a child process of a test appends to until it
-// is killed.
-const childEnv = "EMBEDDED_TEST_CHILD"
+// is killed; with feedEnv it does what the conformance suite asks for.
+const (
+	childEnv = "EMBEDDED_TEST_CHILD"
+	feedEnv  = "EMBEDDED_TEST_FEED"
+)
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
@@ -28,15 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// payload is what the entry of an id holds.
-func payload(id uint64) []byte {
-	data := make([]byte, 1000+id%5000)
-	copy(data, fmt.Sprintf("entry %d ", id))
-	return data
-}
-
-// child appends as fast as it can, with few entries unconfirmed, and prints
-// each id that is confirmed.
+// child is a process that stores until it is killed, one way or the other.
 func child(path string) error {
 	f, err := sqlitefile.Open(path)
 	if err != nil {
@@ -46,6 +42,22 @@ func child(path string) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv(feedEnv) != "" {
+		return streamstest.Feed(d, os.Stdout)
+	}
+	return append8(d)
+}
+
+// payload is what the entry of an id holds.
+func payload(id uint64) []byte {
+	data := make([]byte, 1000+id%5000)
+	copy(data, fmt.Sprintf("entry %d ", id))
+	return data
+}
+
+// append8 appends as fast as it can, with eight entries unconfirmed, and
+// prints each id that is confirmed.
+func append8(d *embedded.Driver) error {
 	confirmed := make(chan uint64, 64)
 	p, err := d.OpenProducer(context.Background(), 1, "child", func(id uint64) { confirmed <- id })
 	if err != nil {

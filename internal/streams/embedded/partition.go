@@ -21,20 +21,20 @@ const (
 type item struct {
 	from *producer
 	id   uint64
+	at   int64  // when it was sent, in Unix milliseconds
 	data []byte // a copy: its sender may go away before it is written
 }
 
-// partition is the state that the driver keeps of one partition in memory.
-// What is durable is read from the file by each job: after a failed one there
+// partition is the state of one partition in memory, shared by all drivers on
+// the file. What is durable is read from the file by each job: after a failed one there
 // is nothing here to be put right.
 type partition struct {
-	d    *Driver
+	file *sqlitefile.File
 	n    int
 	sql  texts
 	room sync.Cond // there is room in pending, or a producer ended
 
 	mu        sync.Mutex
-	closed    bool
 	pending   []item // bounded by maxPending, maxPendingBytes
 	bytes     int    // of pending
 	queued    bool   // a job that will take pending is in the file's queue
@@ -50,9 +50,9 @@ type partition struct {
 	after  uint64          // next, once committed
 }
 
-func newPartition(d *Driver, n int) *partition {
+func newPartition(file *sqlitefile.File, n int) *partition {
 	p := &partition{
-		d: d, n: n, sql: textsOf(n),
+		file: file, n: n, sql: textsOf(n),
 		producers: map[*producer]struct{}{},
 		consumers: map[*consumer]struct{}{},
 	}
@@ -78,7 +78,7 @@ func (p *partition) append(it item) error {
 	if !submit {
 		return nil
 	}
-	if err := p.d.file.Submit(p.write, p.written); err != nil {
+	if err := p.file.Submit(p.write, p.written); err != nil {
 		p.fail() // nothing of pending will be written
 		return streams.ErrClosed
 	}
@@ -106,13 +106,12 @@ func (p *partition) write(tx *sqlitefile.Tx) error {
 	if err := tx.Get(selectPartition, []any{p.n}, &next, &bytes); err != nil {
 		return err
 	}
-	now := p.d.o.Clock.Now().UnixMilli()
 	for i := 0; i < len(p.taken); {
 		n := 1 // entries under one name in a row
 		for i+n < len(p.taken) && p.taken[i+n].from.name == p.taken[i].from.name {
 			n++
 		}
-		if err := p.writeRun(tx, p.taken[i:i+n], now, &next, &bytes); err != nil {
+		if err := p.writeRun(tx, p.taken[i:i+n], &next, &bytes); err != nil {
 			return err
 		}
 		i += n
@@ -127,7 +126,7 @@ func (p *partition) write(tx *sqlitefile.Tx) error {
 
 // writeRun stores entries of one name. Those whose id is not above the last
 // one stored under it are repeats and are passed over (delivery rule P2).
-func (p *partition) writeRun(tx *sqlitefile.Tx, items []item, now int64, next, bytes *int64) error {
+func (p *partition) writeRun(tx *sqlitefile.Tx, items []item, next, bytes *int64) error {
 	name := items[0].from.name
 	last, err := lastID(tx, p.n, name)
 	if err != nil {
@@ -138,7 +137,7 @@ func (p *partition) writeRun(tx *sqlitefile.Tx, items []item, now int64, next, b
 		if it.id <= last {
 			continue
 		}
-		if _, err := tx.Exec(p.sql.insert, *next, now, it.data); err != nil {
+		if _, err := tx.Exec(p.sql.insert, *next, it.at, it.data); err != nil {
 			return fmt.Errorf("store entry %d of partition %d: %w", *next, p.n, err)
 		}
 		p.stored = append(p.stored, streams.Entry{Offset: uint64(*next), Data: it.data})
@@ -236,19 +235,22 @@ func (p *partition) forget(f *producer) {
 	p.room.Broadcast()
 }
 
-// close ends all producers and consumers.
-func (p *partition) close() {
+// leave ends the producers and consumers of a driver that was closed.
+func (p *partition) leave(d *Driver) {
 	p.mu.Lock()
-	p.closed = true
 	var producers []*producer
 	for f := range p.producers {
-		producers = append(producers, f)
-		p.forget(f)
+		if f.d == d {
+			producers = append(producers, f)
+			p.forget(f)
+		}
 	}
 	var consumers []*consumer
 	for c := range p.consumers {
-		consumers = append(consumers, c)
-		c.stop()
+		if c.d == d {
+			consumers = append(consumers, c)
+			c.stop()
+		}
 	}
 	p.mu.Unlock()
 	for _, f := range producers {

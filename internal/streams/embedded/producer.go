@@ -13,6 +13,7 @@ import (
 
 // producer is a name under which entries are appended to a partition.
 type producer struct {
+	d         *Driver
 	part      *partition
 	name      string
 	lastID    uint64
@@ -30,13 +31,13 @@ type producer struct {
 // name has handed over.
 func (p *producer) open(ctx context.Context) error {
 	p.part.mu.Lock()
-	if p.part.closed {
+	if p.d.closed.Load() {
 		p.part.mu.Unlock()
 		return streams.ErrClosed
 	}
 	p.part.producers[p] = struct{}{}
 	p.part.mu.Unlock()
-	err := p.part.d.file.Write(ctx, func(tx *sqlitefile.Tx) error {
+	err := p.part.file.Write(ctx, func(tx *sqlitefile.Tx) error {
 		var err error
 		p.lastID, err = lastID(tx, p.part.n, p.name)
 		return err
@@ -60,7 +61,7 @@ func (p *producer) Send(id uint64, entry []byte) error {
 	if data == nil {
 		data = []byte{} // nil would be no blob
 	}
-	return p.part.append(item{from: p, id: id, data: data})
+	return p.part.append(item{from: p, id: id, at: p.d.o.Clock.Now().UnixMilli(), data: data})
 }
 
 // Done implements [streams.Producer].

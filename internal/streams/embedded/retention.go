@@ -40,7 +40,7 @@ func (d *Driver) Trim(ctx context.Context) error {
 	for _, p := range d.partitions {
 		for more := true; more; {
 			var err error
-			if more, err = p.trim(ctx); err != nil {
+			if more, err = p.trim(ctx, d.excess); err != nil {
 				return fmt.Errorf("embedded: trim partition %d: %w", p.n, err)
 			}
 		}
@@ -67,18 +67,18 @@ func (d *Driver) excess(bytes int64) excess {
 
 // trim deletes a bounded number of entries and reports whether there may be
 // more to delete.
-func (p *partition) trim(ctx context.Context) (more bool, err error) {
-	need, err := p.needsTrim(ctx)
+func (p *partition) trim(ctx context.Context, excessOf func(bytes int64) excess) (more bool, err error) {
+	need, err := p.needsTrim(ctx, excessOf)
 	if err != nil || !need {
 		return false, err
 	}
 	var first uint64
-	err = p.d.file.Write(ctx, func(tx *sqlitefile.Tx) error {
+	err = p.file.Write(ctx, func(tx *sqlitefile.Tx) error {
 		var next, bytes int64
 		if err := tx.Get(selectPartition, []any{p.n}, &next, &bytes); err != nil {
 			return err
 		}
-		end, freed, err := p.trimEnd(tx, next, p.d.excess(bytes))
+		end, freed, err := p.trimEnd(tx, next, excessOf(bytes))
 		if err != nil {
 			return err
 		}
@@ -105,9 +105,9 @@ func (p *partition) trim(ctx context.Context) (more bool, err error) {
 }
 
 // needsTrim looks without the writer whether there is anything to do.
-func (p *partition) needsTrim(ctx context.Context) (bool, error) {
+func (p *partition) needsTrim(ctx context.Context, excessOf func(bytes int64) excess) (bool, error) {
 	var next, bytes, oldest int64
-	db := p.d.file.Read()
+	db := p.file.Read()
 	if err := db.QueryRowContext(ctx, selectPartition, p.n).Scan(&next, &bytes); err != nil {
 		return false, err
 	}
@@ -118,7 +118,7 @@ func (p *partition) needsTrim(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	e := p.d.excess(bytes)
+	e := excessOf(bytes)
 	return oldest < e.storedBefore || e.bytes > 0, nil
 }
 
