@@ -1,6 +1,8 @@
 package testservices
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,39 +10,48 @@ import (
 	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/stream"
 )
 
-// publish stores one message and waits for its confirm.
+// publish stores one message and waits for its confirm. A node that was just
+// started has the leader of one stream before that of another, so it tries again
+// for a while.
 func publish(t *testing.T, b *Broker, name string) {
 	t.Helper()
+	if err := poll(20*time.Second, nil, func() error { return tryPublish(b, name) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tryPublish(b *Broker, name string) error {
 	env, err := stream.NewEnvironment(stream.NewEnvironmentOptions().SetUri(b.URL()))
 	if err != nil {
-		t.Fatal("connect: ", err)
+		return fmt.Errorf("connect: %w", err)
 	}
 	defer env.Close()
 	exists, err := env.StreamExists(name)
 	if err != nil {
-		t.Fatal("exists: ", err)
+		return fmt.Errorf("look for the stream: %w", err)
 	}
 	if !exists {
 		if err := env.DeclareStream(name, stream.NewStreamOptions()); err != nil {
-			t.Fatal("declare: ", err)
+			return fmt.Errorf("declare: %w", err)
 		}
 	}
 	p, err := env.NewProducer(name, stream.NewProducerOptions())
 	if err != nil {
-		t.Fatal("producer: ", err)
+		return fmt.Errorf("producer: %w", err)
 	}
 	defer p.Close()
 	confirms := p.NotifyPublishConfirmation()
 	if err := p.Send(amqp.NewMessage([]byte("hello"))); err != nil {
-		t.Fatal(err)
+		return fmt.Errorf("send: %w", err)
 	}
 	select {
 	case got := <-confirms:
 		if !got[0].IsConfirmed() {
-			t.Fatal("not confirmed")
+			return errors.New("not confirmed")
 		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("no confirm")
+		return nil
+	case <-time.After(10 * time.Second):
+		return errors.New("no confirm")
 	}
 }
 
