@@ -1,9 +1,13 @@
 package rabbitmq
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"runtime/debug"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/aether-gateway/gateway/internal/streams"
 )
@@ -12,6 +16,49 @@ import (
 // that hang and whose caller has left. When all are taken, callers wait until
 // their context ends.
 const maxCalls = 64
+
+// strayLimit is how long a call whose caller has left counts. The library waits
+// for ever for an answer of a connection that ended at a certain moment of the
+// login; that costs some memory and nothing else, and must not use up the calls
+// in the course of many restarts of a broker. A call that goes round and round
+// counts for ever.
+const strayLimit = time.Minute
+
+// maxMismatches is how often a call may be answered by another node than the
+// one that was dialled, as behind a load balancer, before its caller leaves.
+const maxMismatches = 5
+
+// calling is one call into the library.
+type calling struct {
+	mismatches atomic.Int32
+	wrong      chan string // holds one: too many mismatches, and what they were
+}
+
+// underway finds the call that a message of the library's log belongs to, by
+// the number of its goroutine: the library takes no context and its endless
+// loop around a wrong node tells of itself in the log only.
+var underway sync.Map // goroutine number (string) → *calling
+
+// goroutine returns the number of the calling goroutine.
+func goroutine() string {
+	var buf [64]byte
+	head := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
+	number, _, _ := bytes.Cut(head, []byte(" "))
+	return string(number)
+}
+
+// mismatched is told that another node has answered the current goroutine's
+// call. Those after the last allowed one are slowed down by the library itself.
+func mismatched(text string) {
+	v, ok := underway.Load(goroutine())
+	if !ok {
+		return
+	}
+	c := v.(*calling)
+	if c.mismatches.Add(1) == maxMismatches {
+		c.wrong <- text
+	}
+}
 
 // result is what a call returned.
 type result[T any] struct {
@@ -22,13 +69,17 @@ type result[T any] struct {
 // call runs f, which may call the library, in a goroutine and waits for it until
 // ctx ends or the driver closes. A value that comes too late goes to discard. A
 // panic becomes an error: the library has type assertions that fail when a
-// connection ends at the wrong moment.
-func call[T any](ctx context.Context, d *Driver, f func() (T, error), discard func(T)) (T, error) {
+// connection ends at the wrong moment. op is for the error of a call that does
+// not end.
+func call[T any](ctx context.Context, d *Driver, op string, f func() (T, error), discard func(T)) (T, error) {
 	var none T
+	if ctx.Err() != nil {
+		return none, d.hung(op, ErrUnreachable, context.Cause(ctx))
+	}
 	select {
 	case d.calls <- struct{}{}:
 	case <-ctx.Done():
-		return none, context.Cause(ctx)
+		return none, d.hung(op, ErrUnreachable, context.Cause(ctx))
 	case <-d.ctx.Done():
 		return none, streams.ErrClosed
 	}
@@ -37,11 +88,16 @@ func call[T any](ctx context.Context, d *Driver, f func() (T, error), discard fu
 		return none, streams.ErrClosed
 	}
 
+	c := &calling{wrong: make(chan string, 1)}
 	ended := make(chan result[T]) // unbuffered: taken by the caller, or late
 	left := make(chan struct{})
+	release := sync.OnceFunc(func() { <-d.calls })
 	go func() {
-		defer d.work.Done()
-		defer func() { <-d.calls }()
+		defer d.finish()
+		defer release()
+		number := goroutine()
+		underway.Store(number, c)
+		defer underway.Delete(number)
 		r := protect(f)
 		select {
 		case ended <- r:
@@ -51,22 +107,36 @@ func call[T any](ctx context.Context, d *Driver, f func() (T, error), discard fu
 			}
 		}
 	}()
+	leave := func(err error) (T, error) {
+		close(left)
+		time.AfterFunc(strayLimit, func() {
+			if c.mismatches.Load() < maxMismatches {
+				release()
+			}
+		})
+		return none, err
+	}
 	select {
 	case r := <-ended:
 		return r.value, r.err
+	case text := <-c.wrong:
+		return leave(d.hung(op, ErrAdvertisedHost, fmt.Errorf("%s", text)))
 	case <-ctx.Done():
-		close(left)
-		return none, context.Cause(ctx)
+		return leave(d.hung(op, ErrUnreachable, context.Cause(ctx)))
 	case <-d.ctx.Done():
-		close(left)
-		return none, streams.ErrClosed
+		return leave(streams.ErrClosed)
 	}
+}
+
+// hung is the error of a call that did not end in time.
+func (d *Driver) hung(op string, kind, err error) error {
+	return &Error{Op: op, Host: d.endpoints[d.first.Load()].address(), Kind: kind, Err: err}
 }
 
 func protect[T any](f func() (T, error)) (r result[T]) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.err = fmt.Errorf("the stream client panicked: %v\n%s", p, debug.Stack())
+			r.err = fmt.Errorf("the stream client panicked: %v", p)
 		}
 	}()
 	r.value, r.err = f()

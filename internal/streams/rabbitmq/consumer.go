@@ -57,9 +57,9 @@ func (d *Driver) OpenConsumer(ctx context.Context, n int, from streams.Start, ha
 	era := part.currentEra()
 	begin, err := d.begins(ctx, part, era, from)
 	if err != nil {
-		return nil, d.outcome(ctx, op, err)
+		return nil, err
 	}
-	c, err := call(ctx, d, func() (*consumer, error) {
+	c, err := call(ctx, d, op, func() (*consumer, error) {
 		return anywhere(ctx, d, func(env *environment) (*consumer, error) {
 			c := &consumer{
 				d: d, part: part, era: era, env: env, handle: handle,
@@ -81,7 +81,7 @@ func (d *Driver) OpenConsumer(ctx context.Context, n int, from streams.Start, ha
 		c.env.release()
 	})
 	if err != nil {
-		return nil, d.outcome(ctx, op, err)
+		return nil, err
 	}
 	if !d.begin() {
 		c.abandon()
@@ -153,7 +153,7 @@ func (d *Driver) begins(ctx context.Context, part *partition, era uint64, from s
 // logEnd returns the offset after the last entry, or less if entries are being
 // stored just now, or 0 if it finds none.
 func (d *Driver) logEnd(ctx context.Context, part *partition, era uint64) (uint64, error) {
-	return call(ctx, d, func() (uint64, error) {
+	return call(ctx, d, "find the end of stream "+part.name, func() (uint64, error) {
 		return anywhere(ctx, d, func(env *environment) (uint64, error) {
 			ends := make(chan uint64, 1) // only the first is of interest
 			take := func(cc stream.ConsumerContext, _ *amqp.Message) {
@@ -213,7 +213,7 @@ func (c *consumer) silence() {
 
 // run waits for the end and releases the library's part.
 func (c *consumer) run() {
-	defer c.d.work.Done()
+	defer c.d.finish()
 	defer close(c.released)
 	select {
 	case <-c.stop:
@@ -238,7 +238,7 @@ func (c *consumer) end() {
 func (c *consumer) Done() <-chan struct{} { return c.done }
 
 // Close implements [streams.Consumer]. It waits for a running handle; beyond
-// that it returns within about two seconds, also when the broker hangs.
+// that it returns within a second, also when the broker hangs.
 func (c *consumer) Close() error {
 	c.silence()
 	c.end()

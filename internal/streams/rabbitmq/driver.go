@@ -18,7 +18,11 @@ const (
 	rpcTimeout = 6 * time.Second // one question to the broker; a new connection can stall for 5 s
 	heartbeat  = 2 * time.Second // a broker that hangs is noticed after two to three of them
 	stallLimit = 5 * time.Second // entries without any confirm for so long end their producer
-	closeLimit = 2 * time.Second // how long a Close waits for the library
+
+	// How long a Close waits for the library: a producer's or consumer's below
+	// the second after which package streams leaves a driver's call behind.
+	closeLimit       = 800 * time.Millisecond
+	driverCloseLimit = 2 * time.Second
 )
 
 // Options say where the broker is and how streams are declared.
@@ -68,7 +72,8 @@ type Driver struct {
 	mu     sync.Mutex
 	closed bool
 	open   map[io.Closer]struct{} // producers and consumers
-	work   sync.WaitGroup         // goroutines that run or close library objects
+	tasks  int                    // goroutines that run or close library objects
+	idle   chan struct{}          // closed when closed and no task is left
 }
 
 var _ streams.Driver = (*Driver)(nil)
@@ -132,6 +137,7 @@ func newDriver(opts Options) (*Driver, error) {
 		stall: stallLimit,
 		calls: make(chan struct{}, maxCalls),
 		open:  make(map[io.Closer]struct{}),
+		idle:  make(chan struct{}),
 	}
 	if d.log == nil {
 		d.log = slog.Default()
@@ -186,8 +192,18 @@ func (d *Driver) begin() bool {
 	if d.closed {
 		return false
 	}
-	d.work.Add(1)
+	d.tasks++
 	return true
+}
+
+// finish is the end of a goroutine that began.
+func (d *Driver) finish() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tasks--
+	if d.closed && d.tasks == 0 {
+		close(d.idle)
+	}
 }
 
 // keep registers what Close has to close. It fails when the driver is closed.
@@ -207,7 +223,7 @@ func (d *Driver) forget(c io.Closer) {
 	delete(d.open, c)
 }
 
-// Close implements [streams.Driver]. It returns within about two seconds, also
+// Close implements [streams.Driver]. It returns within about three seconds, also
 // when the broker hangs; connections that do not end by then are left to end
 // when the broker or the network does.
 func (d *Driver) Close() error {
@@ -217,6 +233,9 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
+	if d.tasks == 0 {
+		close(d.idle)
+	}
 	open := make([]io.Closer, 0, len(d.open))
 	for c := range d.open {
 		open = append(open, c)
@@ -229,12 +248,7 @@ func (d *Driver) Close() error {
 		closing.Go(func() { c.Close() })
 	}
 	closing.Wait()
-	ended := make(chan struct{})
-	go func() {
-		d.work.Wait()
-		close(ended)
-	}()
-	waitFor(ended, closeLimit)
+	waitFor(d.idle, driverCloseLimit)
 	return nil
 }
 

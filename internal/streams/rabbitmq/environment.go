@@ -78,24 +78,16 @@ func anywhere[T any](ctx context.Context, d *Driver, f func(*environment) (T, er
 	return none, failed
 }
 
-// outcome says which host was asked when a context ended.
-func (d *Driver) outcome(ctx context.Context, op string, err error) error {
-	if err == nil || ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)) {
-		return err
-	}
-	return &Error{Op: op, Host: d.endpoints[int(d.first.Load())].address(), Kind: ErrUnreachable, Err: err}
-}
-
 // Ping checks that a broker lets the driver in. It makes a connection of its
 // own, a few milliseconds of the broker's time, and ends with ctx.
 func (d *Driver) Ping(ctx context.Context) error {
-	_, err := call(ctx, d, func() (struct{}, error) {
+	_, err := call(ctx, d, "ping", func() (struct{}, error) {
 		return anywhere(ctx, d, func(env *environment) (struct{}, error) {
 			env.release()
 			return struct{}{}, nil
 		})
 	}, nil)
-	return d.outcome(ctx, "ping", err)
+	return err
 }
 
 // leaderTries is how often Open asks a leader's advertised address before it
@@ -105,7 +97,8 @@ const leaderTries = 3
 // declare creates the streams. In a cluster it also looks whether their leaders
 // can be reached at the addresses they advertise.
 func (d *Driver) declare(ctx context.Context) error {
-	leaders, err := call(ctx, d, func() ([]endpoint, error) {
+	const op = "declare streams"
+	leaders, err := call(ctx, d, op, func() ([]endpoint, error) {
 		return anywhere(ctx, d, func(env *environment) ([]endpoint, error) {
 			leaders, err := d.declareOn(ctx, env)
 			if err == nil {
@@ -116,7 +109,7 @@ func (d *Driver) declare(ctx context.Context) error {
 	}, nil)
 	for _, leader := range leaders {
 		for try := 1; err == nil; try++ {
-			_, err = call(ctx, d, func() (struct{}, error) {
+			_, err = call(ctx, d, op, func() (struct{}, error) {
 				env, err := d.connect(leader)
 				env.release()
 				return struct{}{}, err
@@ -131,7 +124,7 @@ func (d *Driver) declare(ctx context.Context) error {
 			err = advertised(err)
 		}
 	}
-	return d.outcome(ctx, "declare streams", err)
+	return err
 }
 
 // advertised names the setting when an advertised address does not answer.

@@ -46,7 +46,8 @@ type Error struct {
 var hints = map[error]string{
 	ErrUnreachable: "check host and port (5552 by default) and that the plugin rabbitmq_stream is enabled",
 	ErrAdvertisedHost: "set stream.advertised_host and stream.advertised_port on each node to what this machine can reach, " +
-		"or give one URL only to have every connection go there",
+		"or give the URL of one node or load balancer to have every connection go there; " +
+		"for a cluster without a load balancer give the URLs of all nodes",
 	ErrAuthentication: "check user and password; guest is let in from the broker's own machine only",
 	ErrAccess:         "check the name of the virtual host and the user's permissions on it",
 }

@@ -27,8 +27,14 @@ func (bridge) Error(message string, v ...any) { say(slog.LevelWarn, message, v) 
 func (bridge) Warn(message string, v ...any)  { say(slog.LevelInfo, message, v) }
 func (bridge) Info(message string, v ...any)  { say(slog.LevelDebug, message, v) }
 
-// Debug drops its message: some are sent per confirm.
-func (bridge) Debug(string, ...any) {}
+// Debug drops its message, as some are sent per confirm, but for one: it is all
+// that tells of the library's endless loop around a node that answers under
+// another name than it was dialled by.
+func (bridge) Debug(message string, v ...any) {
+	if len(v) >= 3 && strings.HasPrefix(message, "connectionProperties host ") {
+		mismatched(fmt.Sprintf("the node there calls itself %v, but the stream is at %v:%v", v[0], v[1], v[2]))
+	}
+}
 
 func say(level slog.Level, message string, v []any) {
 	l := libraryLog.Load()

@@ -38,6 +38,26 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
+// settle waits for the calls into the library that are underway: some end only
+// when it stops waiting for an answer.
+func settle(t testing.TB) {
+	t.Helper()
+	timeout := time.After(limit)
+	underway.Range(func(number, v any) bool {
+		for {
+			if now, ok := underway.Load(number); !ok || now != v {
+				return true
+			}
+			select {
+			case <-timeout:
+				t.Error("a call into the library does not end")
+				return false
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+}
+
 func quietLog() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func openDriver(t testing.TB, o Options) *Driver {

@@ -61,13 +61,13 @@ func (d *Driver) OpenProducer(ctx context.Context, n int, name string, confirmed
 	if name == "" || len(name) > 255 {
 		return nil, fmt.Errorf("rabbitmq: a producer's name has 1 to 255 bytes, not %d", len(name))
 	}
-	p, err := call(ctx, d, func() (*producer, error) {
+	p, err := call(ctx, d, "open producer on stream "+part.name, func() (*producer, error) {
 		return anywhere(ctx, d, func(env *environment) (*producer, error) {
 			return d.producerOn(env, part, name)
 		})
 	}, func(p *producer) { p.env.release() })
 	if err != nil {
-		return nil, d.outcome(ctx, "open producer on stream "+part.name, err)
+		return nil, err
 	}
 	p.confirmed = confirmed
 	if !d.begin() {
@@ -222,7 +222,7 @@ func (p *producer) checkProgress() {
 // run takes the library's notices until it has told the last one: it blocks the
 // connection's reader on a confirm that nobody takes.
 func (p *producer) run() {
-	defer p.d.work.Done()
+	defer p.d.finish()
 	defer close(p.released)
 	confirms, closes, done := p.confirms, p.closes, p.done
 	closed := make(chan struct{})
@@ -326,7 +326,7 @@ func (p *producer) end() (first bool) {
 	return first
 }
 
-// Close implements [streams.Producer]. It returns within about two seconds, also
+// Close implements [streams.Producer]. It returns within a second, also
 // when the broker hangs. It must not be called from confirmed.
 func (p *producer) Close() error {
 	p.gate.Lock()
