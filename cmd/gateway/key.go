@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"strings"
 
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
@@ -17,7 +17,7 @@ const (
 	devKeyFile      = "dev.hs256"
 	devOperatorFile = "operator.jwt"
 	devStateFile    = "aether.db"
-	devReadyFile    = "address"
+	devAddressFile  = "address"
 )
 
 // keyFlags say which key signs or checks a credential.
@@ -70,39 +70,19 @@ func (f *keyFlags) load(p *program) (*auth.Keys, error) {
 	return keys, err
 }
 
-// devKeys reads the data directory's own key, and makes it if there is none.
-func devKeys(dir string) (*auth.Keys, auth.KeyFile, error) {
+// devKey is the data directory's own key, which is made if there is none.
+func devKey(dir string) (auth.KeyFile, error) {
 	path := filepath.Join(dir, devKeyFile)
 	if err := auth.CreateKeyFile(path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, auth.KeyFile{}, fmt.Errorf("making the signing key: %w", err)
+		return auth.KeyFile{}, fmt.Errorf("making the signing key: %w", err)
 	}
-	keys, err := auth.LoadKeyFiles(path)
-	return keys, auth.KeyFile{Path: path}, err
+	return auth.KeyFile{Path: path}, nil
 }
 
-const (
-	operatorLife  = 365 * 24 * time.Hour
-	operatorRenew = 30 * 24 * time.Hour
-)
-
-// devOperatorToken keeps a token for operator commands in the data directory,
-// readable by its owner only, and renews it before it expires.
-func devOperatorToken(dir string, key auth.Key, v *auth.Verifier, issuer, audience string) (path string, err error) {
-	path = filepath.Join(dir, devOperatorFile)
-	if old, err := os.ReadFile(path); err == nil {
-		if in, err := auth.Inspect(noContext, trimNewline(string(old)), v); err == nil && in.Err == nil &&
-			time.Until(in.Claims.ExpiresAt) > operatorRenew {
-			return path, nil
-		}
-	}
-	token, err := auth.Mint(key, auth.Claims{
-		Kind: auth.KindOperator, Subject: "operator", Workspaces: []string{auth.AllWorkspaces},
-		Issuer: issuer, Audience: []string{audience}, ExpiresAt: time.Now().Add(operatorLife),
-	})
-	if err != nil {
-		return "", err
-	}
-	return path, writePrivate(path, token+"\n")
+// readToken reads a file that holds a token and nothing else.
+func readToken(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	return strings.TrimSpace(string(data)), err
 }
 
 // writePrivate replaces a file as a whole, readable by its owner only.

@@ -27,12 +27,23 @@ type program struct {
 	stdout, stderr io.Writer
 	environ        []string
 	signals        <-chan os.Signal
-	// ready, if set, is told the addresses when serving has begun.
-	ready func(grpcAddr, httpAddr string)
+	// path is how the program was called, for hints.
+	path string
+}
+
+// name is what to type to call the program again.
+func (p *program) name() string {
+	if strings.ContainsRune(p.path, os.PathSeparator) {
+		return p.path
+	}
+	return "gateway"
 }
 
 // commands is the command line.
 type commands struct {
+	Dev     devCmd     `cmd:"" help:"Run a gateway with everything in one directory: no other process, no configuration."`
+	Serve   serveCmd   `cmd:"" help:"Run a gateway on RabbitMQ and PostgreSQL."`
+	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date, or back."`
 	Token   tokenCmd   `cmd:"" help:"Make and read credentials."`
 	Config  configCmd  `cmd:"" help:"Check and show a configuration without starting anything."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -186,5 +186,3 @@ func fromNow(t time.Time) string {
 	}
 	return "in " + config.FormatDuration(d)
 }
-
-func trimNewline(s string) string { return strings.TrimRight(s, "\r\n") }

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+type devCmd struct {
+	DataDir string `placeholder:"DIR" help:"The directory that holds everything (default: .aether)."`
+	listenFlags
+	Config string `placeholder:"FILE" help:"A YAML file, if you want one."`
+	Demo   bool   `help:"Show the main job in this terminal, then go on serving."`
+}
+
+func (c *devCmd) Run(p *program) error {
+	set := c.flags()
+	if c.DataDir != "" {
+		set["data_dir"] = c.DataDir
+	}
+	cfg, err := config.Load(config.Options{Mode: config.Dev, File: c.Config, Environ: p.environ, Flags: set})
+	if err != nil {
+		return err
+	}
+	if c.Demo && !cfg.IsSet("log.level") {
+		cfg.Log.Level = "warn" // the demo tells what happens
+	}
+	d := &devMode{p: p, cfg: cfg}
+	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
+	logNotes(log, cfg)
+	return p.serve(startup{
+		cfg: cfg, log: log, open: d.open,
+		serving: func(ctx context.Context, g *gateway) { d.serving(ctx, g, c.Demo) },
+	})
+}
+
+// devMode is what dev does beyond serving.
+type devMode struct {
+	p        *program
+	cfg      *config.Config
+	key      auth.Key
+	operator string // the file with the operator's token
+}
+
+// open opens the data directory, and with it, once it is ours, the keys.
+func (d *devMode) open(ctx context.Context) (*backend, *auth.Verifier, error) {
+	b, err := openEmbedded(ctx, d.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := d.openKeys()
+	if err != nil {
+		return nil, nil, errors.Join(err, b.close())
+	}
+	return b, v, nil
+}
+
+func (d *devMode) openKeys() (*auth.Verifier, error) {
+	own, err := devKey(d.cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := auth.LoadKeys(append([]auth.KeyFile{own}, keyFiles(d.cfg)...)...)
+	if err != nil {
+		return nil, err
+	}
+	d.key = keys.First()
+	v, err := verifier(d.cfg, keys)
+	if err != nil {
+		return nil, err
+	}
+	d.operator, err = d.operatorToken(v)
+	return v, err
+}
+
+const (
+	operatorLife  = 365 * 24 * time.Hour
+	operatorRenew = 30 * 24 * time.Hour
+)
+
+// operatorToken keeps a token for operator commands in the data directory,
+// readable by its owner only, and renews it long before it expires.
+func (d *devMode) operatorToken(v *auth.Verifier) (path string, err error) {
+	path = filepath.Join(d.cfg.DataDir, devOperatorFile)
+	if old, err := readToken(path); err == nil {
+		if in, err := auth.Inspect(noContext, old, v); err == nil && in.Err == nil && time.Until(in.Claims.ExpiresAt) > operatorRenew {
+			return path, nil
+		}
+	}
+	token, err := d.mint(auth.Claims{Kind: auth.KindOperator, Workspaces: []string{auth.AllWorkspaces}}, operatorLife)
+	if err != nil {
+		return "", err
+	}
+	return path, writePrivate(path, token+"\n")
+}
+
+func (d *devMode) mint(c auth.Claims, life time.Duration) (string, error) {
+	c.Issuer, c.Audience, c.ExpiresAt = d.cfg.Auth.Issuer, []string{d.cfg.Auth.Audience}, time.Now().Add(life)
+	return auth.Mint(d.key, c)
+}
+
+// serving tells client commands where the gateway is, and people what to do
+// with it.
+func (d *devMode) serving(ctx context.Context, g *gateway, _ bool) {
+	addr := dialable(g.grpcAddr)
+	file := filepath.Join(d.cfg.DataDir, devAddressFile)
+	if err := writePrivate(file, addr+"\n"); err != nil {
+		g.log.Warn("client commands will need --addr", "error", err)
+	}
+	defer os.Remove(file)
+	if err := d.welcome(g, addr); err != nil {
+		g.log.Warn("no tokens to show", "error", err)
+	}
+	<-ctx.Done()
+}
+
+const exampleLife = 24 * time.Hour
+
+// welcome prints where the gateway is and the first things to try.
+func (d *devMode) welcome(g *gateway, addr string) error {
+	agent, err := d.mint(auth.Claims{Kind: auth.KindAgent, Workspaces: []string{"demo"}, Impl: "echo", Spec: "*"}, exampleLife)
+	if err != nil {
+		return err
+	}
+	user, err := d.mint(auth.Claims{Kind: auth.KindUser, Workspaces: []string{"demo"}, User: "alice"}, exampleLife)
+	if err != nil {
+		return err
+	}
+	name, dir := d.p.name(), ""
+	if d.cfg.Source("data_dir").Kind == config.FromFlag {
+		dir = " --data-dir " + d.cfg.DataDir
+	}
+	_, err = fmt.Fprintf(d.p.stderr, `
+  gRPC      %s
+  HTTP      http://%s  (/healthz, /readyz, /metrics)
+  data      %s
+
+  Tokens for workspace demo, valid for a day
+  agent     ag::demo::echo::(any)
+            %s
+  user      alice
+            %s
+  operator  %s
+  another   %s token create%s --kind agent --workspace demo --impl echo --spec 1
+
+  Try, each in a terminal of its own
+            %s connect%s --as ag::demo::echo::1
+            %s send%s --as us::alice::cli --to ag::demo::echo::1 --text hello
+
+`, addr, dialable(g.httpAddr), d.cfg.DataDir, agent, user, d.operator, name, dir, name, dir, name, dir)
+	return err
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/mattn/go-isatty"
+
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+// newLogger logs to w: as text on a terminal and as JSON elsewhere, unless the
+// configuration says which.
+func newLogger(w io.Writer, level, format string) *slog.Logger {
+	var min slog.Level
+	if err := min.UnmarshalText([]byte(level)); err != nil {
+		min = slog.LevelInfo
+	}
+	terminal := isTerminal(w)
+	if format == "text" || format == "auto" && terminal {
+		return slog.New(tint.NewHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !terminal}))
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min}))
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// logNotes tells of keys that were set and do nothing.
+func logNotes(log *slog.Logger, cfg *config.Config) {
+	for _, n := range cfg.Notes() {
+		log.LogAttrs(context.Background(), slog.LevelWarn, "configuration: "+n.Text, slog.String("key", n.Key), slog.String("source", n.Source.String()))
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+// startup is how a mode opens what it needs.
+type startup struct {
+	cfg *config.Config
+	log *slog.Logger
+	// open opens the backend and the keys.
+	open func(ctx context.Context) (*backend, *auth.Verifier, error)
+	// serving runs while the gateway serves, until its context ends. It may be
+	// nil.
+	serving func(ctx context.Context, g *gateway)
+}
+
+// errSecondSignal ends the process without waiting for anything.
+var errSecondSignal = errors.New("a second signal: exiting at once")
+
+// serve runs a gateway until a signal comes.
+func (p *program) serve(s startup) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	finished := make(chan error, 1)
+	go func() { finished <- s.run(ctx, p) }()
+	select {
+	case err := <-finished:
+		return err
+	case sig := <-p.signals:
+		s.log.Info("shutting down", "signal", sig.String(), "timeout", s.cfg.Shutdown.Timeout.String())
+		cancel()
+	}
+	select {
+	case err := <-finished:
+		if err != nil {
+			s.log.Info("the start was interrupted", "error", err)
+		}
+		return nil
+	case <-p.signals:
+		return errSecondSignal
+	}
+}
+
+// run serves until ctx ends.
+func (s *startup) run(ctx context.Context, p *program) error {
+	b, v, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := listen(s.cfg, s.log)
+	if err != nil {
+		return errors.Join(err, b.close())
+	}
+	g, err := start(ctx, s.cfg, s.log, b, l, v)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+
+	grpcAddr, httpAddr := g.grpcAddr.String(), g.httpAddr.String()
+	opsAddr := config.Off
+	if g.opsAddr != nil {
+		opsAddr = g.opsAddr.String()
+	}
+	s.log.Info("serving", "grpc", grpcAddr, "http", httpAddr, "ops", opsAddr, "mode", string(s.cfg.Mode), "instance", instanceID(s.cfg))
+	if _, err := fmt.Fprintf(p.stdout, "ready grpc=%s http=%s\n", grpcAddr, httpAddr); err != nil {
+		return fmt.Errorf("writing the ready line: %w", err)
+	}
+
+	// What runs beside must have ended before the gateway stops.
+	beside, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { g.watch(beside) })
+	if s.serving != nil {
+		wg.Go(func() { s.serving(beside, g) })
+	}
+	defer wg.Wait()
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-g.failed:
+		return err
+	}
+}
+
+// instanceID is the gateway's name in logs.
+func instanceID(cfg *config.Config) string {
+	if cfg.InstanceID != "" {
+		return cfg.InstanceID
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "gateway"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// dialable is an address at which a listener on this machine can be reached.
+func dialable(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	host := "127.0.0.1"
+	if tcp.IP.To4() == nil {
+		host = "::1"
+	}
+	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+}

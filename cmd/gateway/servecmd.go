@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+// listenFlags set the ports of dev and serve.
+type listenFlags struct {
+	GRPCAddr string `name:"grpc-addr" placeholder:"HOST:PORT" help:"Where clients connect; port 0 picks a free one (default: 127.0.0.1:50051)."`
+	HTTPAddr string `name:"http-addr" placeholder:"HOST:PORT" help:"The HTTP port (default: 127.0.0.1:8080)."`
+}
+
+func (f *listenFlags) flags() map[string]string {
+	set := map[string]string{}
+	if f.GRPCAddr != "" {
+		set["grpc_addr"] = f.GRPCAddr
+	}
+	if f.HTTPAddr != "" {
+		set["http_addr"] = f.HTTPAddr
+	}
+	return set
+}
+
+type serveCmd struct {
+	Config string `placeholder:"FILE" help:"A YAML file; the environment overrides it."`
+	listenFlags
+	Migrate bool `help:"Bring the database's schema up to date first."`
+}
+
+func (c *serveCmd) Run(p *program) error {
+	set := c.flags()
+	if c.Migrate {
+		set["postgres.migrate"] = "true"
+	}
+	cfg, err := config.Load(config.Options{Mode: config.Serve, File: c.Config, Environ: p.environ, Flags: set})
+	if err != nil {
+		return err
+	}
+	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
+	logNotes(log, cfg)
+	log.Info("this gateway runs alone: leases are kept in memory and Redis is not used yet; start one gateway per deployment")
+	return p.serve(startup{
+		cfg: cfg, log: log,
+		open: func(ctx context.Context) (*backend, *auth.Verifier, error) {
+			keys, err := auth.LoadKeys(keyFiles(cfg)...)
+			if err != nil {
+				return nil, nil, err
+			}
+			v, err := verifier(cfg, keys)
+			if err != nil {
+				return nil, nil, err
+			}
+			b, err := openServices(ctx, cfg, log)
+			return b, v, err
+		},
+	})
+}
+
+// verifier checks credentials as the configuration says.
+func verifier(cfg *config.Config, keys *auth.Keys) (*auth.Verifier, error) {
+	leeway := cfg.Auth.Leeway
+	if leeway == 0 {
+		leeway = -1 // none; 0 would be the default
+	}
+	return auth.NewVerifier(auth.Options{Keys: keys, Issuer: cfg.Auth.Issuer, Audience: cfg.Auth.Audience, Leeway: leeway})
+}
