@@ -135,7 +135,7 @@ func (l *link) failure(err error) *Error {
 
 // run serves the session to its end and says why it ended; nil after leave.
 func (l *link) run(leave <-chan struct{}) error {
-	l.c.sends.attach(l, time.Now())
+	l.c.sends.attach(l)
 	l.c.recv.attach(l)
 	l.tasks.Go(func() { l.write(leave) })
 	if l.session.Extended && l.session.Heartbeat > 0 {
@@ -368,7 +368,7 @@ func (l *link) writeAll(last bool) (time.Duration, error) {
 		if l.draining.Load() {
 			return wait, nil
 		}
-		o := l.c.sends.next(l, time.Now())
+		o := l.c.sends.next(l)
 		if o == nil {
 			return wait, nil
 		}

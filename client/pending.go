@@ -229,7 +229,7 @@ func (q *sendQueue) end(o *outgoing, r Receipt, err *Error) {
 
 // attach begins a session: everything unanswered is to be written, in order.
 // What may have been stored is repeated only where that is safe.
-func (q *sendQueue) attach(l *link, now time.Time) {
+func (q *sendQueue) attach(l *link) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.link = l
@@ -237,7 +237,7 @@ func (q *sendQueue) attach(l *link, now time.Time) {
 	q.idempotent = l.session.Extended
 	for o := q.head; o != nil; {
 		next := o.next
-		if o.writes > 0 && (!safe || o.writes >= maxWrites || now.Sub(o.firstWrite) > repeatFor) {
+		if o.writes > 0 && (!safe || o.writes >= maxWrites || time.Since(o.firstWrite) > repeatFor) {
 			q.end(o, Receipt{}, unknownOutcome(o, safe, "the connection broke before the answer, and a repeat is not safe", nil))
 		}
 		o = next
@@ -254,7 +254,7 @@ func (q *sendQueue) detach(l *link) {
 }
 
 // next returns the send that is to be written now, or nil.
-func (q *sendQueue) next(l *link, now time.Time) *outgoing {
+func (q *sendQueue) next(l *link) *outgoing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := q.unwritten
@@ -263,7 +263,7 @@ func (q *sendQueue) next(l *link, now time.Time) *outgoing {
 	}
 	q.unwritten = o.next
 	if o.writes++; o.writes == 1 {
-		o.firstWrite = now
+		o.firstWrite = time.Now()
 	}
 	return o
 }
@@ -364,6 +364,7 @@ func notSent(o *outgoing, cause error) *Error {
 }
 
 func unknownOutcome(o *outgoing, idempotent bool, why string, cause error) *Error {
-	e := &Error{Code: CodeUnknownOutcome, Message: "may have been stored: " + why, Retryable: true, idempotent: idempotent, cause: cause}
+	e := &Error{Code: CodeUnknownOutcome, Message: "may have been stored: " + why, Retryable: true, cause: cause}
+	e.idempotent = idempotent && time.Since(o.firstWrite) <= repeatFor
 	return e.at(o.msg)
 }
