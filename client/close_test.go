@@ -133,7 +133,7 @@ func TestCloseWhileDisconnected(t *testing.T) {
 			c, _ := g.connect(g.options(), g.welcome)
 			g.refuse(true)
 			g.cut()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			began := time.Now()
 			if err := c.Close(context.Background()); err != nil || time.Since(began) != 0 {
 				t.Errorf("Close: %v after %s", err, time.Since(began))
@@ -148,7 +148,7 @@ func TestCloseWhileDisconnected(t *testing.T) {
 			s := sendAsync(t, c, "ag::demo::x::1", "")
 			closed := make(chan error, 1)
 			go func() { closed <- c.Close(context.Background()) }()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			noneOf(t, closed)
 			g.refuse(false)
 			p := g.welcome()

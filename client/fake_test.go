@@ -239,7 +239,7 @@ func (p *peer) next() *aetherv1.UpstreamMessage {
 // quiet checks that the client has nothing to say now.
 func (p *peer) quiet() {
 	p.t.Helper()
-	time.Sleep(time.Second) // of the bubble's clock
+	pass(time.Second)
 	synctest.Wait()
 	select {
 	case f := <-p.in:
@@ -303,6 +303,9 @@ func (p *peer) deliverFrom(source string, id uint64, messageID, payload string) 
 		Workspace: "demo", TimestampMs: 1_700_000_000_000,
 	}}})
 }
+
+// pass lets time pass on the bubble's clock, which goes on when all is idle.
+func pass(d time.Duration) { <-time.After(d) }
 
 // expect waits for a value from a channel of the test.
 func expect[T any](t *testing.T, ch <-chan T) T {
