@@ -49,15 +49,8 @@ func (f *databaseFlags) with(p *program, fn func(context.Context, *sql.DB) error
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := p.untilSignal()
 	defer cancel()
-	go func() {
-		select {
-		case <-p.signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	return postgres.WithDB(ctx, url, fn)
 }
 

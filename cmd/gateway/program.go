@@ -46,6 +46,8 @@ type commands struct {
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date, or back."`
 	Token   tokenCmd   `cmd:"" help:"Make and read credentials."`
 	Config  configCmd  `cmd:"" help:"Check and show a configuration without starting anything."`
+	Send    sendCmd    `cmd:"" help:"Send one message."`
+	Connect connectCmd `cmd:"" help:"Connect as a principal and print what arrives."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/aether-gateway/gateway/client"
+)
+
+type connectCmd struct {
+	Output string `default:"text" enum:"text,json" help:"text, or json with one object a line."`
+	Count  int    `placeholder:"N" help:"End after N messages."`
+	Echo   bool   `help:"Also show this principal's own broadcasts."`
+	clientFlags
+}
+
+func (c *connectCmd) Run(p *program) error {
+	if c.Count < 0 {
+		return usagef("--count must not be negative")
+	}
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	conn, err := c.connect(ctx, p, "", client.Options{Echo: c.Echo, OnNotice: p.notice})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	for n := 0; c.Count == 0 || n < c.Count; n++ {
+		m, err := conn.Receive(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return explain(err, c.addr(p), "")
+		}
+		if err := c.print(p, m); err != nil {
+			m.Nack("the output is closed")
+			return err
+		}
+		m.Ack()
+	}
+	return nil
+}
+
+func (c *connectCmd) print(p *program, m *client.Message) error {
+	position, known := m.Position()
+	if c.Output == "json" {
+		row := map[string]any{
+			"source": m.Source, "topic": m.Topic, "message_id": m.ID, "message_type": strings.ToLower(m.Type.String()), "workspace": m.Workspace,
+			"payload": m.Payload, "redelivered": m.Redelivered,
+		}
+		if known {
+			row["position"] = position
+		}
+		if !m.Time.IsZero() {
+			row["timestamp_ms"] = m.Time.UnixMilli()
+		}
+		if m.Subject != "" {
+			row["subject"] = m.Subject
+		}
+		if len(m.Metadata) > 0 {
+			row["metadata"] = m.Metadata
+		}
+		if utf8.Valid(m.Payload) {
+			row["text"] = string(m.Payload)
+		}
+		return json.NewEncoder(p.stdout).Encode(row)
+	}
+	place := "live"
+	if known {
+		place = fmt.Sprintf("@%d", position)
+	}
+	again := ""
+	if m.Redelivered {
+		again = " again"
+	}
+	_, err := fmt.Fprintf(p.stdout, "%s → %s  %s %s%s  %s\n", printable(m.Source), printable(m.Topic), strings.ToLower(m.Type.String()), place, again, payloadText(m.Payload))
+	return err
+}
+
+// payloadText is a payload on one line, as text if it is text.
+func payloadText(b []byte) string {
+	if !utf8.Valid(b) {
+		return fmt.Sprintf("(%d bytes)", len(b))
+	}
+	return printable(string(b))
+}
+
+// printable keeps what others have written from steering the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return '⏎'
+		case r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return '�'
+		}
+		return r
+	}, s)
+}
+
+// notice tells on standard error what happens to the connection.
+func (p *program) notice(n client.Notice) {
+	switch n := n.(type) {
+	case client.Connected:
+		as := first(n.Session.Address, "a principal without an address")
+		fmt.Fprintf(p.stderr, "connected as %s\n", printable(as))
+	case client.Disconnected:
+		if !n.Final {
+			fmt.Fprintf(p.stderr, "connection lost, connecting again: %v\n", n.Err)
+		}
+	case client.Gap:
+		count := "messages"
+		if n.Dropped > 0 {
+			count = fmt.Sprintf("%d messages", n.Dropped)
+		}
+		fmt.Fprintf(p.stderr, "%s to %s are missing: %s\n", count, printable(first(n.Topic, "several addresses")), n.Reason)
+	case client.CredentialExpiring:
+		fmt.Fprintf(p.stderr, "the credential expires at %s; then this connection ends\n", n.At.Format(time.RFC3339))
+	case client.Refused:
+		fmt.Fprintf(p.stderr, "refused: %v\n", n.Err)
+	}
+}
+
+// untilSignal is a context that ends with the first signal.
+func (p *program) untilSignal() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		select {
+		case <-p.signals:
+			cancel(errInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+var errInterrupted = errors.New("interrupted")
