@@ -212,7 +212,7 @@ func (s *Sender) workspace(msg *aetherv1.SendMessage, to address.Address) (strin
 		}
 		return "", nil
 	}
-	if err := address.ValidSegment(app); err != nil {
+	if err := address.ValidWorkspace(app); err != nil {
 		return "", wireerr.New(wireerr.InvalidArgument, "app_workspace: %v", err)
 	}
 	if !acl.CoversWorkspace(s.principal, app) {
