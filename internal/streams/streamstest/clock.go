@@ -1,7 +1,6 @@
 package streamstest
 
 import (
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ type Clock struct {
 	mu     sync.Mutex
 	now    time.Time
 	timers map[*timer]struct{} // those that run
+	set    chan struct{}       // closed and replaced when one is set
 }
 
 // NewClock returns a clock that stands at some moment.
@@ -22,6 +22,7 @@ func NewClock() *Clock {
 	return &Clock{
 		now:    time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
 		timers: make(map[*timer]struct{}),
+		set:    make(chan struct{}),
 	}
 }
 
@@ -49,23 +50,65 @@ func (c *Clock) Advance(d time.Duration) {
 	}
 }
 
-// AdvanceUntil moves the clock on by step after step until done is closed or
-// receives. It fails the test if that does not happen.
-func (c *Clock) AdvanceUntil(t testing.TB, step time.Duration, done <-chan struct{}) {
+// AwaitTimer waits until somebody waits for a timer that is due within d. It
+// fails the test if nobody does.
+func (c *Clock) AwaitTimer(t testing.TB, d time.Duration) {
 	t.Helper()
 	giveUp := time.After(patience)
 	for {
+		c.mu.Lock()
+		set := c.set
+		limit := c.now.Add(d)
+		for timer := range c.timers {
+			if !timer.due.After(limit) {
+				c.mu.Unlock()
+				return
+			}
+		}
+		c.mu.Unlock()
 		select {
-		case <-done:
-			return
+		case <-set:
 		case <-giveUp:
-			t.Fatal("moving the clock on leads nowhere")
-		default:
+			t.Fatalf("nobody waits for a timer within %v", d)
 		}
-		c.Advance(step)
-		for range 20 {
-			runtime.Gosched()
+	}
+}
+
+// AdvanceUntil moves the clock on, again and again, to the next timer that is
+// due within d, until cond holds. It fails the test if that does not happen.
+func (c *Clock) AdvanceUntil(t testing.TB, d time.Duration, what string, cond func() bool) {
+	t.Helper()
+	// A moment for those who work without a clock, before time goes on.
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	giveUp := time.After(patience)
+	for !cond() {
+		select {
+		case <-ticker.C:
+			c.step(d)
+		case <-giveUp:
+			t.Fatalf("waited in vain for %s", what)
 		}
+	}
+}
+
+// step moves the clock on to the next timer that is due within d.
+func (c *Clock) step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := c.now.Add(d)
+	found := false
+	for t := range c.timers {
+		if !t.due.After(next) {
+			next, found = t.due, true
+		}
+	}
+	if !found {
+		return
+	}
+	c.now = next
+	for t := range c.timers {
+		t.fireIfDue()
 	}
 }
 
@@ -83,6 +126,8 @@ func (t *timer) Reset(d time.Duration) {
 	t.drain()
 	t.due = t.clock.now.Add(d)
 	t.clock.timers[t] = struct{}{}
+	close(t.clock.set)
+	t.clock.set = make(chan struct{})
 	t.fireIfDue()
 }
 
