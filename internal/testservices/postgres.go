@@ -82,6 +82,9 @@ func NewPostgres(tb testing.TB) *Database {
 	}
 	tb.Cleanup(func() {
 		c.end()
+		if tb.Failed() {
+			tb.Logf("testservices: PostgreSQL said:\n%s", logTail(c.logFile()))
+		}
 		if err := os.RemoveAll(c.dir); err != nil {
 			tb.Errorf("testservices: PostgreSQL: %v", err)
 		}

@@ -70,6 +70,9 @@ func NewBroker(tb testing.TB) *Broker {
 	b.tb = tb
 	tb.Cleanup(func() {
 		b.end()
+		if tb.Failed() {
+			tb.Logf("testservices: RabbitMQ said:\n%s", logTail(b.path("console.log")))
+		}
 		if err := os.RemoveAll(b.dir); err != nil {
 			tb.Errorf("testservices: RabbitMQ: %v", err)
 		}
