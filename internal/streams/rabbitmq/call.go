@@ -128,6 +128,32 @@ func call[T any](ctx context.Context, d *Driver, op string, f func() (T, error),
 	}
 }
 
+// retryPause is between two attempts to open something on a stream that is
+// about to come.
+const retryPause = 100 * time.Millisecond
+
+// patiently does what call does until it succeeds, as long as the error is one
+// that passes by itself: after its start a broker accepts connections before
+// its streams have leaders, and forgets to answer questions about them.
+func patiently[T any](ctx context.Context, d *Driver, op string, f func() (T, error), discard func(T)) (T, error) {
+	for {
+		value, err := call(ctx, d, op, f, discard)
+		if err == nil || !passing(err) || ctx.Err() != nil {
+			return value, err
+		}
+		timer := time.NewTimer(retryPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-d.ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return value, err
+		}
+	}
+}
+
 // hung is the error of a call that did not end in time.
 func (d *Driver) hung(op string, kind, err error) error {
 	return &Error{Op: op, Host: d.endpoints[d.first.Load()].address(), Kind: kind, Err: err}

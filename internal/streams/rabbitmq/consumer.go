@@ -59,7 +59,7 @@ func (d *Driver) OpenConsumer(ctx context.Context, n int, from streams.Start, ha
 	if err != nil {
 		return nil, err
 	}
-	c, err := call(ctx, d, op, func() (*consumer, error) {
+	c, err := patiently(ctx, d, op, func() (*consumer, error) {
 		return anywhere(ctx, d, func(env *environment) (*consumer, error) {
 			c := &consumer{
 				d: d, part: part, era: era, env: env, handle: handle,
@@ -153,7 +153,7 @@ func (d *Driver) begins(ctx context.Context, part *partition, era uint64, from s
 // logEnd returns the offset after the last entry, or less if entries are being
 // stored just now, or 0 if it finds none.
 func (d *Driver) logEnd(ctx context.Context, part *partition, era uint64) (uint64, error) {
-	return call(ctx, d, "find the end of stream "+part.name, func() (uint64, error) {
+	return patiently(ctx, d, "find the end of stream "+part.name, func() (uint64, error) {
 		return anywhere(ctx, d, func(env *environment) (uint64, error) {
 			ends := make(chan uint64, 1) // only the first is of interest
 			take := func(cc stream.ConsumerContext, _ *amqp.Message) {

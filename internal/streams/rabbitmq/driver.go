@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	rpcTimeout = 6 * time.Second // one question to the broker; a new connection can stall for 5 s
+	rpcTimeout = 3 * time.Second // one question to the broker; one that gets no answer is asked again on a new connection
 	heartbeat  = 2 * time.Second // a broker that hangs is noticed after two to three of them
 	stallLimit = 5 * time.Second // entries without any confirm for so long end their producer
 

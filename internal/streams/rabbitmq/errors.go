@@ -68,6 +68,19 @@ func permanent(err error) bool {
 	return errors.Is(err, ErrAuthentication) || errors.Is(err, ErrAccess) || errors.Is(err, ErrConfig)
 }
 
+// passing reports whether an error is one of a broker that has just started, or
+// of a stream whose leader is being elected.
+func passing(err error) bool {
+	return errors.Is(err, stream.LeaderNotReady) ||
+		errors.Is(err, stream.StreamNotAvailable) ||
+		errors.Is(err, stream.StreamMetadataFailure) ||
+		errors.Is(err, errNoAnswer)
+}
+
+// errNoAnswer is behind an error of the library that says that the broker did
+// not answer a question; the library's own has no type.
+var errNoAnswer = errors.New("no answer")
+
 // explain makes an [Error] of what the library returned.
 func explain(op, host string, err error) error {
 	if err == nil {
@@ -76,6 +89,9 @@ func explain(op, host string, err error) error {
 	var known *Error
 	if errors.As(err, &known) {
 		return err
+	}
+	if strings.HasPrefix(err.Error(), "timeout ") {
+		err = fmt.Errorf("%w (%w)", errNoAnswer, err)
 	}
 	return &Error{Op: op, Host: host, Kind: kindOf(err, host), Err: err}
 }
@@ -100,8 +116,7 @@ func kindOf(err error, host string) error {
 			return ErrAdvertisedHost
 		}
 		return ErrUnreachable
-	case errors.Is(err, context.DeadlineExceeded),
-		strings.HasPrefix(err.Error(), "timeout "): // the library's own, untyped
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNoAnswer):
 		return ErrUnreachable
 	}
 	var dns *net.DNSError

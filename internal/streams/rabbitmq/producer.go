@@ -61,7 +61,7 @@ func (d *Driver) OpenProducer(ctx context.Context, n int, name string, confirmed
 	if name == "" || len(name) > 255 {
 		return nil, fmt.Errorf("rabbitmq: a producer's name has 1 to 255 bytes, not %d", len(name))
 	}
-	p, err := call(ctx, d, "open producer on stream "+part.name, func() (*producer, error) {
+	p, err := patiently(ctx, d, "open producer on stream "+part.name, func() (*producer, error) {
 		return anywhere(ctx, d, func(env *environment) (*producer, error) {
 			return d.producerOn(env, part, name)
 		})
