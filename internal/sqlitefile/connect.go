@@ -35,6 +35,14 @@ func newPool(path string, readOnly bool, conns int) (*sql.DB, error) {
 	if readOnly {
 		query.Set("mode", "ro")
 		query.Set("_query_only", "1")
+	} else {
+		// Measured with entries of 100 KB and of 300 B: larger pages make the
+		// former twice as fast, and cost the latter nothing. They are fixed
+		// when the file is created. The write-ahead log is folded into the
+		// file at 16 MB, the writer's cache holds as much.
+		query.Add("_pragma", "page_size(16384)")
+		query.Add("_pragma", "wal_autocheckpoint(1000)")
+		query.Add("_pragma", "cache_size(-16384)")
 	}
 	dsn := (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 	inner, err := sqlite.NewConnector(dsn)

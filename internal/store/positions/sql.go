@@ -33,4 +33,4 @@ const (
 
 // ExpireBatch is how many rows one [Expire] removes, so that nobody waits long
 // for it.
-const ExpireBatch = 5000
+const ExpireBatch = 1000

@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
@@ -113,24 +114,37 @@ func (s *Store) list(ctx context.Context, query string, args ...any) ([]store.Po
 	return all, nil
 }
 
-// Commit implements [store.Positions]. It is one job of the file's writer.
+// Commit implements [store.Positions]. The one writer of the file does it in
+// one transaction, or, so that it does not keep the log waiting, in several of
+// commitBatch rows; then a failed call may have done its beginning.
 func (s *Store) Commit(ctx context.Context, commits []store.Commit) error {
 	rounds, err := positions.Rounds(commits)
-	if err != nil || len(rounds) == 0 {
+	if err != nil {
 		return err
 	}
 	now := s.o.Now().UnixMilli()
-	err = s.file.Write(ctx, func(tx *sqlitefile.Tx) error {
-		for _, round := range rounds {
-			for _, c := range round {
-				if _, err := tx.Exec(upsert, c.Identity, c.Address, int64(c.Position), int64(c.Epoch), now); err != nil {
-					return err
-				}
+	for _, round := range rounds {
+		for batch := range slices.Chunk(round, commitBatch) {
+			if err := s.commit(ctx, batch, now); err != nil {
+				return failed("commit positions", err)
+			}
+		}
+	}
+	return nil
+}
+
+// commitBatch rows take the writer some 5 ms.
+const commitBatch = 500
+
+func (s *Store) commit(ctx context.Context, batch []store.Commit, now int64) error {
+	return s.file.Write(ctx, func(tx *sqlitefile.Tx) error {
+		for _, c := range batch {
+			if _, err := tx.Exec(upsert, c.Identity, c.Address, int64(c.Position), int64(c.Epoch), now); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
-	return failed("commit positions", err)
 }
 
 const upsert = positions.Insert + "values ($1, $2, $3, $4, $5)" + positions.OnConflict
