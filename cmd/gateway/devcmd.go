@@ -10,6 +10,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/demo"
 )
 
 type devCmd struct {
@@ -106,29 +107,52 @@ func (d *devMode) mint(c auth.Claims, life time.Duration) (string, error) {
 }
 
 // serving tells client commands where the gateway is, and people what to do
-// with it.
-func (d *devMode) serving(ctx context.Context, g *gateway, _ bool) {
+// with it, until ctx ends.
+func (d *devMode) serving(ctx context.Context, g *gateway, withDemo bool) {
 	addr := dialable(g.grpcAddr)
 	file := filepath.Join(d.cfg.DataDir, devAddressFile)
 	if err := writePrivate(file, addr+"\n"); err != nil {
 		g.log.Warn("client commands will need --addr", "error", err)
 	}
 	defer os.Remove(file)
-	if err := d.welcome(g, addr); err != nil {
-		g.log.Warn("no tokens to show", "error", err)
+	if withDemo {
+		d.demo(ctx, addr)
+	}
+	if ctx.Err() == nil {
+		if err := d.welcome(g, addr, withDemo); err != nil {
+			g.log.Warn("no tokens to show", "error", err)
+		}
 	}
 	<-ctx.Done()
+}
+
+// demo plays the demo. Whatever it shows, the gateway goes on.
+func (d *devMode) demo(ctx context.Context, addr string) {
+	_, err := demo.Run(ctx, demo.Options{
+		Addr: addr, Out: d.p.stderr, AgentToken: d.agentToken, UserToken: d.userToken,
+	})
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintln(d.p.stderr, "\n   The demo ended here; the gateway goes on.")
+	}
+}
+
+func (d *devMode) agentToken(workspace, impl, spec string) (string, error) {
+	return d.mint(auth.Claims{Kind: auth.KindAgent, Workspaces: []string{workspace}, Impl: impl, Spec: spec}, exampleLife)
+}
+
+func (d *devMode) userToken(user, workspace string) (string, error) {
+	return d.mint(auth.Claims{Kind: auth.KindUser, Workspaces: []string{workspace}, User: user}, exampleLife)
 }
 
 const exampleLife = 24 * time.Hour
 
 // welcome prints where the gateway is and the first things to try.
-func (d *devMode) welcome(g *gateway, addr string) error {
-	agent, err := d.mint(auth.Claims{Kind: auth.KindAgent, Workspaces: []string{"demo"}, Impl: "echo", Spec: "*"}, exampleLife)
+func (d *devMode) welcome(g *gateway, addr string, withGo bool) error {
+	agent, err := d.agentToken(demo.Workspace, "echo", "*")
 	if err != nil {
 		return err
 	}
-	user, err := d.mint(auth.Claims{Kind: auth.KindUser, Workspaces: []string{"demo"}, User: "alice"}, exampleLife)
+	user, err := d.userToken("alice", demo.Workspace)
 	if err != nil {
 		return err
 	}
@@ -136,7 +160,10 @@ func (d *devMode) welcome(g *gateway, addr string) error {
 	if d.cfg.Source("data_dir").Kind == config.FromFlag {
 		dir = " --data-dir " + d.cfg.DataDir
 	}
+	create := fmt.Sprintf("%s token create%s --kind agent --workspace demo --impl echo --spec 1", name, dir)
 	_, err = fmt.Fprintf(d.p.stderr, `
+── Serving; Ctrl-C ends it
+
   gRPC      %s
   HTTP      http://%s  (/healthz, /readyz, /metrics)
   data      %s
@@ -146,13 +173,16 @@ func (d *devMode) welcome(g *gateway, addr string) error {
             %s
   user      alice
             %s
-  operator  %s
-  another   %s token create%s --kind agent --workspace demo --impl echo --spec 1
+  operator  in %s
+  others    %s
 
   Try, each in a terminal of its own
             %s connect%s --as ag::demo::echo::1
             %s send%s --as us::alice::cli --to ag::demo::echo::1 --text hello
 
-`, addr, dialable(g.httpAddr), d.cfg.DataDir, agent, user, d.operator, name, dir, name, dir, name, dir)
+`, addr, dialable(g.httpAddr), d.cfg.DataDir, agent, user, d.operator, create, name, dir, name, dir)
+	if err == nil && withGo {
+		err = demo.HowTo(d.p.stderr, addr, create)
+	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
@@ -40,16 +41,25 @@ func (p *program) serve(s startup) error {
 		s.log.Info("shutting down", "signal", sig.String(), "timeout", s.cfg.Shutdown.Timeout.String())
 		cancel()
 	}
-	select {
-	case err := <-finished:
-		if err != nil {
-			s.log.Info("the start was interrupted", "error", err)
+	first := time.Now()
+	for {
+		select {
+		case err := <-finished:
+			if err != nil {
+				s.log.Info("the start was interrupted", "error", err)
+			}
+			return nil
+		case <-p.signals:
+			if time.Since(first) > sameSignal {
+				return errSecondSignal
+			}
 		}
-		return nil
-	case <-p.signals:
-		return errSecondSignal
 	}
 }
+
+// sameSignal is within which two signals are one: a wrapper that passes on what
+// the terminal has sent already makes two of it.
+const sameSignal = 100 * time.Millisecond
 
 // run serves until ctx ends.
 func (s *startup) run(ctx context.Context, p *program) error {

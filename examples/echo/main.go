@@ -1,0 +1,27 @@
+// Command echo is the shortest agent: it answers with what it gets.
+//
+//	export AETHER_TOKEN=$(gateway token create --kind agent --workspace demo --impl echo --spec 1)
+//	go run ./examples/echo
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+
+	"github.com/aether-gateway/gateway/client"
+)
+
+func main() {
+	c, err := client.Connect(context.Background(), client.Options{
+		Addr: "127.0.0.1:50051", Token: os.Getenv("AETHER_TOKEN"), Identity: client.Agent("demo", "echo", "1"),
+		Handler: func(ctx context.Context, m *client.Message) error {
+			_, err := m.Reply(ctx, m.Payload)
+			return err
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-c.Done()
+}
