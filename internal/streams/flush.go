@@ -191,7 +191,9 @@ func (w *Writer[T]) next(s *session, last *time.Time) (id uint64, data []byte, w
 		return 0, nil, 0
 	}
 	now := w.o.Clock.Now()
-	if wait := last.Add(w.o.Pace).Sub(now); wait > 0 {
+	// The pace makes entries fuller. One that has another behind it cannot
+	// become so: it does not wait.
+	if wait := last.Add(w.o.Pace).Sub(now); wait > 0 && len(w.pending) == 1 {
 		return 0, nil, wait
 	}
 	b := w.pending[0]

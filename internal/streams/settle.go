@@ -158,6 +158,10 @@ func (w *Writer[T]) sweep() {
 func (w *Writer[T]) arm(now time.Time) {
 	w.armed = len(w.pending)+len(w.suffix) > 0
 	if !w.armed {
+		if len(w.free) > idleFree {
+			clear(w.free[idleFree:])
+			w.free = w.free[:idleFree]
+		}
 		return
 	}
 	next := w.tick

@@ -74,9 +74,9 @@ type WriterOptions[T any] struct {
 	Timeout time.Duration
 	// MaxUnconfirmed is how many entries may be on their way. Default 4.
 	MaxUnconfirmed int
-	// Pace is the least time between two entries: a broker charges for
-	// entries, not for envelopes. An entry after a pause goes at once.
-	// Default 2 ms.
+	// Pace is the least time between two entries, so that they become fuller:
+	// a broker charges for entries, not for envelopes. An entry after a pause
+	// goes at once, and so does one that is full. Default 2 ms.
 	Pace time.Duration
 
 	// Settled is told the outcome of each item, in the order of appending as
@@ -136,8 +136,12 @@ type Writer[T any] struct {
 	settled []*batch[T]   // scratch, under settling
 }
 
-// maxFree bounds the recycled batches: those unconfirmed and those growing.
-const maxFree = 8
+// maxFree bounds the recycled batches; idleFree is how many of them a writer
+// keeps that has nothing to do.
+const (
+	maxFree  = 32
+	idleFree = 4
+)
 
 // NewWriter returns a writer and starts it. It connects in the background.
 func NewWriter[T any](o WriterOptions[T]) *Writer[T] {
