@@ -214,7 +214,7 @@ func (m *Manager) Drain(ctx context.Context) error {
 	m.mu.Unlock()
 	for _, s := range m.all() {
 		s.urgent(signalFrame(aetherv1.Signal_SIGNAL_TYPE_GRACEFUL_DISCONNECT, "the gateway is shutting down", "DRAINING", rand.N(reconnectWithin)))
-		s.end(cause{err: errDraining, flush: true})
+		s.end(cause{err: errDraining, flush: true, receipts: true})
 	}
 	if empty == nil {
 		return nil

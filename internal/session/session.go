@@ -55,8 +55,9 @@ type Session struct {
 // cause is why a session ends.
 type cause struct {
 	err error // the status of the stream
-	// flush lets the pump send what waits.
-	flush bool
+	// flush lets the pump send what waits; receipts waits before that until
+	// every send has its answer.
+	flush, receipts bool
 	// closed says that the client half-closed and reads to the end; cancelled
 	// that it cancelled the stream on a live connection (delivery rule A).
 	closed, cancelled bool
@@ -107,7 +108,7 @@ const flushTimeout = 2 * time.Second
 // leave undoes everything: deliveries stop, positions are committed, the lease
 // is freed (delivery rule S7).
 func (s *Session) leave(why cause) {
-	if why.closed {
+	if why.receipts {
 		s.awaitReceipts()
 	}
 	close(s.flush)
@@ -127,7 +128,7 @@ func (s *Session) leave(why cause) {
 	close(s.left)
 }
 
-// awaitReceipts waits until every send of a client that has half-closed is
+// awaitReceipts waits until every send of a client that sends nothing more is
 // answered.
 func (s *Session) awaitReceipts() {
 	timeout := time.NewTimer(receiptTimeout)
@@ -209,7 +210,7 @@ func (s *Session) receive() {
 func (s *Session) receiveEnded(err error) cause {
 	switch {
 	case errors.Is(err, io.EOF):
-		return cause{closed: true, flush: true}
+		return cause{closed: true, flush: true, receipts: true}
 	case s.st.Lost():
 		return cause{err: status.Error(codes.Unavailable, "the connection is gone")}
 	case s.st.Context().Err() != nil:

@@ -29,16 +29,7 @@ const patience = 20 * time.Second
 // test ends.
 func Dial(tb testing.TB, addr, token string, init *aetherv1.InitConnection) (*Peer, error) {
 	tb.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	p := &Peer{tb: tb, conn: conn, stop: stop}
-	tb.Cleanup(p.Cut)
-	if p.st, err = aetherv1.NewAetherGatewayClient(conn).Connect(ctx); err != nil {
-		return nil, err
-	}
+	p := Open(tb, addr)
 	if token != "" {
 		init.Credentials = map[string]string{"authorization": "Bearer " + token}
 	}
@@ -53,6 +44,19 @@ func Dial(tb testing.TB, addr, token string, init *aetherv1.InitConnection) (*Pe
 		return nil, errors.New("the first frame is no ConnectionAck")
 	}
 	return p, nil
+}
+
+// Open opens a stream and sends nothing.
+func Open(tb testing.TB, addr string) *Peer {
+	tb.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	check(tb, err)
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Peer{tb: tb, conn: conn, stop: stop}
+	tb.Cleanup(p.Cut)
+	p.st, err = aetherv1.NewAetherGatewayClient(conn).Connect(ctx)
+	check(tb, err)
+	return p
 }
 
 // MustDial is Dial that ends the test on an error.
