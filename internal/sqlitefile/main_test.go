@@ -15,9 +15,16 @@ import (
 // is killed.
 const childEnv = "SQLITEFILE_TEST_CHILD"
 
+// limitedEnv names the file of a child process that cannot make it larger.
+const limitedEnv = "SQLITEFILE_TEST_LIMITED"
+
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		child(path)
+		return
+	}
+	if path := os.Getenv(limitedEnv); path != "" {
+		limitedChild(path)
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -200,6 +200,33 @@ func TestCloseDriver(t *testing.T) {
 	}
 }
 
+// Drivers on one file are one log; closing one leaves the other alone.
+func TestTwoDrivers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, embedded.Options{})
+	other, err := embedded.Open(b.file, embedded.Options{Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, _ := b.consumer(0, streams.First())
+	confirmed := make(chan uint64, 1)
+	foreign, err := other.OpenProducer(context.Background(), 0, "foreign", func(id uint64) { confirmed <- id })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := foreign.Send(1, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	<-confirmed
+	p := b.producer(0, "p")
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-foreign.Done()
+	p.append(1, "b")
+	expect(t, mine, 0, "a", "b")
+}
+
 // When the file goes, producers end and say so.
 func TestFileIsGone(t *testing.T) {
 	t.Parallel()
