@@ -49,9 +49,9 @@ type Inbox struct {
 	// at is the position up to which everything was handed on, while the
 	// inbox has not joined the tail (S1, S5).
 	at       int64
-	expected []expectation // by rising seq (S3)
-	stopped  bool          // nothing new is taken (S7)
-	cut      bool          // something was left because of that, after cutAt
+	expected queue[expectation] // by rising seq (S3)
+	stopped  bool               // nothing new is taken (S7)
+	cut      bool               // something was left because of that, after cutAt
 	cutAt    int64
 	held     []heldMessage // S2
 	heldSize int
@@ -177,20 +177,17 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 // seq were never stored and are forgotten (S3).
 func (in *Inbox) show(seq uint64, position int64) bool {
 	n := 0
-	for n < len(in.expected) && in.expected[n].seq < seq {
+	for n < in.expected.len() && in.expected.at(n).seq < seq {
 		n++
 	}
-	shown := n < len(in.expected) && in.expected[n].seq == seq
+	shown := n < in.expected.len() && in.expected.at(n).seq == seq
 	if shown {
-		if id := in.expected[n].id; id >= in.box.ledger.first {
+		if id := in.expected.at(n).id; id >= in.box.ledger.first {
 			in.box.ledger.at(id).position = position
 		}
 		n++
 	}
-	in.expected = in.expected[n:]
-	if len(in.expected) == 0 {
-		in.expected = nil
-	}
+	in.expected.drop(n)
 	return shown
 }
 
@@ -236,13 +233,12 @@ func (in *Inbox) live(v *envelope.View) bool {
 }
 
 func (in *Inbox) expect(seq, id uint64) {
-	i := len(in.expected)
-	for i > 0 && in.expected[i-1].seq > seq {
-		i--
+	in.expected.push(expectation{})
+	i := in.expected.len() - 1
+	for ; i > 0 && in.expected.at(i-1).seq > seq; i-- {
+		*in.expected.at(i) = *in.expected.at(i - 1)
 	}
-	in.expected = append(in.expected, expectation{})
-	copy(in.expected[i+1:], in.expected[i:])
-	in.expected[i] = expectation{seq, id}
+	*in.expected.at(i) = expectation{seq, id}
 }
 
 func (in *Inbox) hold(raw []byte, seq, fence uint64) bool {
@@ -300,7 +296,7 @@ func (in *Inbox) Unfence(seen uint64) bool {
 func (in *Inbox) Expecting() bool {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()
-	return len(in.expected) > 0
+	return in.expected.len() > 0
 }
 
 // Redeliver makes a nacked delivery again, with a new id.

@@ -29,7 +29,7 @@ func (c *chunk) release() {
 // lane is a first-in, first-out queue of encoded frames. The mailbox that
 // owns it locks and bounds it. Nothing is allocated per frame.
 type lane struct {
-	chain  []*chunk
+	chain  queue[*chunk]
 	frames int
 	bytes  int
 }
@@ -54,8 +54,8 @@ func (l *lane) pushFrame(frame []byte) {
 
 func (l *lane) room(size int) *chunk {
 	need := 4 + size
-	if n := len(l.chain); n > 0 {
-		if last := l.chain[n-1]; cap(last.b)-len(last.b) >= need {
+	if n := l.chain.len(); n > 0 {
+		if last := *l.chain.at(n - 1); cap(last.b)-len(last.b) >= need {
 			return last
 		}
 	}
@@ -65,7 +65,7 @@ func (l *lane) room(size int) *chunk {
 	} else {
 		c = chunks.Get().(*chunk)
 	}
-	l.chain = append(l.chain, c)
+	l.chain.push(c)
 	return c
 }
 
@@ -75,7 +75,7 @@ func (l *lane) pop(retired []*chunk) (frame []byte, _ []*chunk, ok bool) {
 	if l.frames == 0 {
 		return nil, retired, false
 	}
-	c := l.chain[0]
+	c := *l.chain.at(0)
 	size := int(binary.LittleEndian.Uint32(c.b[c.r:]))
 	frame = c.b[c.r+4 : c.r+4+size : c.r+4+size]
 	c.r += 4 + size
@@ -85,11 +85,7 @@ func (l *lane) pop(retired []*chunk) (frame []byte, _ []*chunk, ok bool) {
 		// Also the last chunk: a reader may still hold its frames, so that it
 		// cannot be written from the start again.
 		retired = append(retired, c)
-		l.chain[0] = nil
-		l.chain = l.chain[1:]
-		if len(l.chain) == 0 {
-			l.chain = nil
-		}
+		l.chain.drop(1)
 	}
 	return frame, retired, true
 }

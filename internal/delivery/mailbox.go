@@ -71,8 +71,8 @@ type Mailbox struct {
 	// overflow, a shared delivery drops the oldest, a tracked one is left in
 	// the log.
 	urgent, replies, shared, tracked lane
-	sharedTopics                     []*Topic // whose frames wait in shared, oldest first
-	lagged                           []*Topic // topics with frames dropped and not told yet
+	sharedTopics                     queue[*Topic] // whose frames wait in shared, oldest first
+	lagged                           []*Topic      // topics with frames dropped and not told yet
 
 	ledger  ledger
 	unacked int      // sent and not done
@@ -160,14 +160,14 @@ func (m *Mailbox) Shared(t *Topic, frame []byte) {
 		m.dropOldest()
 	}
 	m.shared.pushFrame(frame)
-	m.sharedTopics = append(m.sharedTopics, t)
+	m.sharedTopics.push(t)
 	m.signal()
 }
 
 func (m *Mailbox) dropOldest() {
 	old, _, _ := m.shared.pop(nil)
-	t := m.sharedTopics[0]
-	m.sharedTopics = m.sharedTopics[1:]
+	t := *m.sharedTopics.at(0)
+	m.sharedTopics.drop(1)
 	if t.dropped == 0 {
 		m.lagged = append(m.lagged, t)
 	}
@@ -210,7 +210,8 @@ func (m *Mailbox) OnlyAnswers() {
 	defer m.mu.Unlock()
 	m.shared.clear()
 	m.tracked.clear()
-	m.sharedTopics, m.lagged, m.hungry = nil, nil, nil
+	m.sharedTopics.clear()
+	m.lagged, m.hungry = nil, nil
 	m.deaf = true
 }
 
@@ -224,7 +225,8 @@ func (m *Mailbox) Close() {
 	m.replies.clear()
 	m.shared.clear()
 	m.tracked.clear()
-	m.sharedTopics, m.lagged, m.hungry = nil, nil, nil
+	m.sharedTopics.clear()
+	m.lagged, m.hungry = nil, nil
 	m.asleep = true
 	m.signal()
 }

@@ -74,11 +74,8 @@ func (m *Mailbox) takeShared(b *Batch, bytes int) int {
 	}
 	m.lagged = m.lagged[:0]
 	for m.shared.frames > 0 && !b.full(bytes) {
-		m.sharedTopics = m.sharedTopics[1:]
+		m.sharedTopics.drop(1)
 		bytes += b.pop(&m.shared)
-	}
-	if m.shared.frames == 0 {
-		m.sharedTopics = nil
 	}
 	return bytes
 }
