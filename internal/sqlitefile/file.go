@@ -53,7 +53,7 @@ func Open(path string) (*File, error) {
 	}
 	tx, err := f.open()
 	if err != nil {
-		f.release()
+		_ = f.release()
 		return nil, fmt.Errorf("sqlitefile: open %s: %w", filepath.Base(abs), err)
 	}
 	go f.run(tx)
