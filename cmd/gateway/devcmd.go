@@ -36,7 +36,7 @@ func (c *devCmd) Run(p *program) error {
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
 	logNotes(log, cfg)
 	return p.serve(startup{
-		cfg: cfg, log: log, open: d.open,
+		cfg: cfg, log: log, open: d.open, begin: d.begin,
 		serving: func(ctx context.Context, g *gateway) { d.serving(ctx, g, c.Demo) },
 	})
 }
@@ -106,24 +106,27 @@ func (d *devMode) mint(c auth.Claims, life time.Duration) (string, error) {
 	return auth.Mint(d.key, c)
 }
 
-// serving tells client commands where the gateway is, and people what to do
-// with it, until ctx ends.
-func (d *devMode) serving(ctx context.Context, g *gateway, withDemo bool) {
-	addr := dialable(g.grpcAddr)
+// begin tells client commands where the gateway is.
+func (d *devMode) begin(g *gateway) (end func()) {
 	file := filepath.Join(d.cfg.DataDir, devAddressFile)
-	if err := writePrivate(file, addr+"\n"); err != nil {
+	if err := writePrivate(file, dialable(g.grpcAddr)+"\n"); err != nil {
 		g.log.Warn("client commands will need --addr", "error", err)
 	}
-	defer os.Remove(file)
+	return func() { _ = os.Remove(file) }
+}
+
+// serving shows the demo, if that is wanted, and what else can be done.
+func (d *devMode) serving(ctx context.Context, g *gateway, withDemo bool) {
+	addr := dialable(g.grpcAddr)
 	if withDemo {
 		d.demo(ctx, addr)
 	}
-	if ctx.Err() == nil {
-		if err := d.welcome(g, addr, withDemo); err != nil {
-			g.log.Warn("no tokens to show", "error", err)
-		}
+	if ctx.Err() != nil {
+		return
 	}
-	<-ctx.Done()
+	if err := d.welcome(g, addr, withDemo); err != nil {
+		g.log.Warn("no tokens to show", "error", err)
+	}
 }
 
 // demo plays the demo. Whatever it shows, the gateway goes on.

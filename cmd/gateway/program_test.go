@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,7 @@ import (
 
 // command runs the program and returns what it printed.
 func command(environ []string, stdin string, args ...string) (code int, stdout, stderr string) {
-	var out, errs bytes.Buffer
+	var out, errs buffer
 	code = run(args, &program{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, environ: environ})
 	return code, out.String(), errs.String()
 }

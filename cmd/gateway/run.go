@@ -20,6 +20,9 @@ type startup struct {
 	log *slog.Logger
 	// open opens the backend and the keys.
 	open func(ctx context.Context) (*backend, *auth.Verifier, error)
+	// begin is called before the ready line is printed, and what it returns when
+	// serving ends. It may be nil.
+	begin func(g *gateway) (end func())
 	// serving runs while the gateway serves, until its context ends. It may be
 	// nil.
 	serving func(ctx context.Context, g *gateway)
@@ -76,6 +79,9 @@ func (s *startup) run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer g.stop()
+	if s.begin != nil {
+		defer s.begin(g)()
+	}
 
 	grpcAddr, httpAddr := g.grpcAddr.String(), g.httpAddr.String()
 	opsAddr := config.Off
