@@ -97,7 +97,7 @@ func (m *Mailbox) takeTracked(b *Batch, bytes int) {
 
 // takeHungry hands out the inboxes that wait for room once half of it is free.
 func (m *Mailbox) takeHungry(b *Batch) {
-	if m.deaf || len(m.hungry) == 0 || m.tracked.bytes > m.opts.QueueBytes/2 || m.tracked.frames > maxQueueFrames/2 || !m.room(0) {
+	if m.deaf || len(m.hungry) == 0 || !m.halfEmpty() || !m.room(0) {
 		return
 	}
 	kept := m.hungry[:0]
@@ -111,6 +111,18 @@ func (m *Mailbox) takeHungry(b *Batch) {
 	}
 	clear(m.hungry[len(kept):])
 	m.hungry = kept
+}
+
+// halfEmpty reports whether it is worth reading on: for a frame at a time it
+// is only if nothing else is there to send.
+func (m *Mailbox) halfEmpty() bool {
+	if m.tracked.frames == 0 {
+		return true
+	}
+	if m.opts.Mode == Client && m.ledger.len() > openRecords*m.opts.MaxUnacked/2 {
+		return false
+	}
+	return m.tracked.bytes <= m.opts.QueueBytes/2 && m.tracked.frames <= maxQueueFrames/2
 }
 
 // Written records that the first n frames of b were handed to the stream at
