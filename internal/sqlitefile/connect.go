@@ -12,10 +12,13 @@ import (
 	"modernc.org/sqlite"
 )
 
+// busyTimeout is how long a connection waits for a lock, in milliseconds.
+const busyTimeout = "5000"
+
 // settings are given to every connection and read back from it. A build or a
 // file that silently ignores one of them would lose what was confirmed.
 var settings = []struct{ key, pragma, set, want string }{
-	{"_busy_timeout", "busy_timeout", "5000", "5000"},
+	{"_busy_timeout", "busy_timeout", busyTimeout, busyTimeout},
 	{"_foreign_keys", "foreign_keys", "1", "1"},
 	{"_journal_mode", "journal_mode", "WAL", "wal"},
 	{"_synchronous", "synchronous", "FULL", "2"},

@@ -29,6 +29,11 @@ type File struct {
 	mu     sync.RWMutex // held for reading while a job is enqueued
 	closed bool
 
+	// foldAt is the size of the write-ahead log, in bytes, at which the writer
+	// insists on folding it in; foldStep is how much it grows before the next
+	// attempt. Of the writer's goroutine.
+	foldAt, foldStep int64
+
 	errMu  sync.Mutex
 	broken error
 
@@ -45,11 +50,13 @@ func Open(path string) (*File, error) {
 		return nil, fmt.Errorf("sqlitefile: %w", err)
 	}
 	f := &File{
-		path:    abs,
-		queue:   make(chan *job, queueLen),
-		closing: make(chan struct{}),
-		stopped: make(chan struct{}),
-		shared:  map[string]any{},
+		path:     abs,
+		queue:    make(chan *job, queueLen),
+		closing:  make(chan struct{}),
+		stopped:  make(chan struct{}),
+		foldAt:   foldStep,
+		foldStep: foldStep,
+		shared:   map[string]any{},
 	}
 	tx, err := f.open()
 	if err != nil {

@@ -191,6 +191,9 @@ func (f *File) commit(tx *Tx, jobs []*job) *Tx {
 		}
 		j.done(j.result)
 	}
+	if tx != nil && err == nil {
+		f.fold(tx)
+	}
 	return tx
 }
 
