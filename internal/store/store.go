@@ -39,9 +39,13 @@ type Positions interface {
 	// PositionsUnder returns every position whose address begins with prefix,
 	// taken literally, ordered by address and identity.
 	PositionsUnder(ctx context.Context, prefix string) ([]Position, error)
-	// Commit stores the positions in one statement. One that would fall, or
-	// whose epoch is below the stored one, changes nothing and is no error
-	// (delivery rule C1). The same key twice in one call: the higher wins.
+	// Commit stores the positions, in one statement where the engine has one
+	// for it. One that would fall, or whose epoch is below the stored one,
+	// changes nothing and is no error (delivery rule C1); of one that would
+	// fall under a newer epoch the epoch is stored. The same key twice in one
+	// call: the higher wins; under several epochs each is judged, the oldest
+	// first. [ErrRange] and [ErrText] refuse the whole call; after another
+	// error it may be repeated, any part of it may have been done.
 	Commit(ctx context.Context, commits []Commit) error
 	// ExpirePositions removes positions that nobody moved since before, and
 	// returns how many.
