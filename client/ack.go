@@ -13,6 +13,8 @@ const (
 	ackDelay = 5 * time.Millisecond
 	// ackBatch are enough to travel at once, if the window is that large.
 	ackBatch = 64
+	// ackFrame is how many single ones a frame carries.
+	ackFrame = 1000
 )
 
 // ackLog is what one session was given to acknowledge and how far it is. Not safe
@@ -93,25 +95,20 @@ func (a *ackLog) due(batch int, now time.Time) (bool, time.Duration) {
 // passes over a delivery that the gateway does not yet know to have failed.
 func (a *ackLog) flush() []*aetherv1.DeliveryAck {
 	var frames []*aetherv1.DeliveryAck
-	if len(a.nacks) > 0 {
-		frames = append(frames, &aetherv1.DeliveryAck{Nack: a.nacks})
+	for some := range slices.Chunk(a.nacks, ackFrame) {
+		frames = append(frames, &aetherv1.DeliveryAck{Nack: some})
 	}
 	upTo := a.last
 	if a.head < len(a.entries) {
 		upTo = a.entries[a.head].id - 1
 	}
-	ack := &aetherv1.DeliveryAck{}
-	if len(a.singles) > 0 {
-		for _, id := range a.singles {
-			if id > upTo {
-				ack.Ids = append(ack.Ids, id)
-			}
-		}
-		if len(ack.Ids) < len(a.singles) {
-			ack.UpTo = upTo
-		}
-		slices.Sort(ack.Ids)
-		frames = append(frames, ack)
+	beyond := slices.DeleteFunc(slices.Clone(a.singles), func(id uint64) bool { return id <= upTo })
+	slices.Sort(beyond)
+	if len(beyond) < len(a.singles) {
+		frames = append(frames, &aetherv1.DeliveryAck{UpTo: upTo})
+	}
+	for some := range slices.Chunk(beyond, ackFrame) {
+		frames = append(frames, &aetherv1.DeliveryAck{Ids: some})
 	}
 	a.nacks, a.singles, a.fresh = nil, a.singles[:0], 0
 	return frames

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"errors"
+	"io"
 	"net"
 	"testing"
 
@@ -24,7 +26,7 @@ func (m *mirror) Connect(s grpc.BidiStreamingServer[aetherv1.UpstreamMessage, ae
 	for id := uint64(1); err == nil; {
 		var f *aetherv1.UpstreamMessage
 		if f, err = s.Recv(); err != nil {
-			return nil
+			break
 		}
 		send := f.GetSend()
 		if send == nil {
@@ -41,6 +43,9 @@ func (m *mirror) Connect(s grpc.BidiStreamingServer[aetherv1.UpstreamMessage, ae
 				RequestId: send.GetRequestId(), MessageId: send.GetMessageId(), Status: aetherv1.SendReceipt_STATUS_STORED,
 			}}})
 		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
 	return err
 }

@@ -42,6 +42,30 @@ type Client struct {
 // claim beyond it, an identity that somebody else holds) is returned at once.
 // The error is an *Error. The end of ctx does not end the client; Close does.
 func Connect(ctx context.Context, opts Options) (*Client, error) {
+	c, err := newClient(opts)
+	if err != nil {
+		return nil, err
+	}
+	first, err := c.connectFirst(ctx)
+	if err != nil {
+		c.cancel()
+		return nil, err
+	}
+	if opts.OnNotice != nil {
+		go c.notices.run(c.done)
+	}
+	c.begin(first)
+	if opts.Handler != nil {
+		for range c.opts.Concurrency {
+			c.handlers.Go(c.serve)
+		}
+	}
+	go c.supervise(first)
+	return c, nil
+}
+
+// newClient makes a client that is not connected and runs nothing yet.
+func newClient(opts Options) (*Client, error) {
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
@@ -56,21 +80,6 @@ func Connect(ctx context.Context, opts Options) (*Client, error) {
 	c.sends = newSendQueue(c)
 	c.requests = newRequests(c.notices, c.Address)
 	c.recv = newReceiver(c)
-	first, err := c.connectFirst(ctx)
-	if err != nil {
-		c.cancel()
-		return nil, err
-	}
-	if opts.OnNotice != nil {
-		go c.notices.run(c.done)
-	}
-	c.begin(first)
-	if opts.Handler != nil {
-		for range opts.Concurrency {
-			c.handlers.Go(c.serve)
-		}
-	}
-	go c.supervise(first)
 	return c, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -157,6 +158,10 @@ func fromStatus(err error) *Error {
 		e.Code = CodeDuplicateIdentity
 	case codes.Unavailable:
 		e.Code = CodeUnavailable
+		if strings.Contains(e.Message, "first record does not look like a TLS handshake") {
+			e.Message += " (the gateway speaks plaintext; Options.AllowPlaintext permits that)"
+			e.terminal = true
+		}
 	case codes.ResourceExhausted:
 		e.Code = CodeRateLimited
 	}

@@ -141,16 +141,16 @@ func (id Identity) snapshot() bool {
 
 func (id Identity) check() error {
 	if id.kind == kindNone {
-		return errors.New("Identity is not set: use client.Agent, client.User or another constructor")
+		return errors.New("no Identity: use client.Agent, client.User or another constructor")
 	}
 	for _, s := range []string{id.workspace, id.impl, id.spec, id.profiles} {
 		if !utf8.ValidString(s) {
-			return fmt.Errorf("Identity %q is not valid UTF-8", s)
+			return fmt.Errorf("the Identity %q is not valid UTF-8", s)
 		}
 	}
 	missing := func(name, v string) error {
 		if v == "" {
-			return fmt.Errorf("Identity %s: the %s is empty", id, name)
+			return fmt.Errorf("the Identity %s: its %s is empty", id, name)
 		}
 		return nil
 	}

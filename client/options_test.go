@@ -27,7 +27,7 @@ func TestOptionsReportEverythingAtOnce(t *testing.T) {
 		t.Fatalf("error: %v", err)
 	}
 	for _, want := range []string{
-		"Addr", "implementation is empty", "Workspace", "more than one of", "ExplicitAcks", "MaxUnacked", "MaxPending", "ConnectTimeout", "MinBackoff",
+		"Addr", "its implementation is empty", "Workspace", "more than one of", "ExplicitAcks", "MaxUnacked", "MaxPending", "ConnectTimeout", "MinBackoff",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("does not name %s: %v", want, err)
@@ -65,7 +65,8 @@ func TestIdentities(t *testing.T) {
 		}
 	}
 	for _, id := range []Identity{
-		{}, Agent("", "i", "s"), Agent("w", "i", ""), UniqueTask("w", "i", ""), Task("w", ""), User("", "w"), User("u", ""),
+		{},
+		Agent("", "i", "s"), Agent("w", "i", ""), UniqueTask("w", "i", ""), Task("w", ""), User("", "w"), User("u", ""),
 		WorkflowEngine(""), MetricsBridge(""), Orchestrator("", "s"), Service("i", ""), Bridge("", ""), Agent("\xff", "i", "s"),
 	} {
 		if id.check() == nil {

@@ -237,7 +237,7 @@ func (q *sendQueue) attach(l *link) {
 	q.idempotent = l.session.Extended
 	for o := q.head; o != nil; {
 		next := o.next
-		if o.writes > 0 && (!safe || o.writes >= maxWrites || time.Since(o.firstWrite) > repeatFor) {
+		if o.writes > 0 && (!safe || o.writes >= maxWrites || elapsed(o.firstWrite) > repeatFor) {
 			q.end(o, Receipt{}, unknownOutcome(o, safe, "the connection broke before the answer, and a repeat is not safe", nil))
 		}
 		o = next
@@ -352,6 +352,13 @@ func (q *sendQueue) abort(reason *Error) {
 	}
 }
 
+// elapsed is the time since then by the wall clock, if that says more: the other
+// one stands still while a machine sleeps, and the gateway's does not.
+func elapsed(since time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
+
 // of is a copy of the error that names the send.
 func (e *Error) of(o *outgoing) *Error {
 	c := *e
@@ -365,6 +372,6 @@ func notSent(o *outgoing, cause error) *Error {
 
 func unknownOutcome(o *outgoing, idempotent bool, why string, cause error) *Error {
 	e := &Error{Code: CodeUnknownOutcome, Message: "may have been stored: " + why, Retryable: true, cause: cause}
-	e.idempotent = idempotent && time.Since(o.firstWrite) <= repeatFor
+	e.idempotent = idempotent && elapsed(o.firstWrite) <= repeatFor
 	return e.at(o.msg)
 }

@@ -168,7 +168,7 @@ func TestDeadGatewayIsFound(t *testing.T) {
 
 func TestKeepsTryingWhileTheGatewayIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, g *gateway) {
-		c, p := g.connect(g.options(), g.welcome)
+		c, _ := g.connect(g.options(), g.welcome)
 		g.refuse(true)
 		g.cut()
 		synctest.Wait()
@@ -183,7 +183,7 @@ func TestKeepsTryingWhileTheGatewayIsAway(t *testing.T) {
 			t.Errorf("gave up: %v", c.Err())
 		}
 		g.refuse(false)
-		p = g.welcome()
+		p := g.welcome()
 		p.receipt(p.nextSend())
 		if got := outcomeOf(t, pending); got.err != nil {
 			t.Errorf("%+v", got)
