@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	ossignal "os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what the flags say.
+type options struct {
+	full                        bool
+	rounds                      int
+	warmup, throughput, latency time.Duration
+	rate, window, payload       int
+	systems, cells              []string
+	binary, profile, json       string
+	role                        string
+}
+
+// wants reports whether a name was chosen; no choice is all.
+func (o *options) wants(chosen []string, name string) bool {
+	return len(chosen) == 0 || slices.Contains(chosen, name)
+}
+
+func parseFlags(args []string) (options, error) {
+	var o options
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.BoolVar(&o.full, "full", false, "measure long enough for a p99: about ten minutes")
+	set.IntVar(&o.rounds, "rounds", 0, "how often each system takes its turn (default 2, with -full 5)")
+	set.DurationVar(&o.throughput, "throughput", 0, "how long a saturated run is measured (default 2s, with -full 5s)")
+	set.DurationVar(&o.latency, "latency", 0, "how long a run at a rate is measured (default 4s, with -full 26s)")
+	set.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "what is not measured at the start of a run")
+	set.IntVar(&o.rate, "rate", 200, "messages per second in runs at a rate")
+	set.IntVar(&o.window, "window", 1000, "sends of a pair that may be without a receipt")
+	set.IntVar(&o.payload, "payload", 256, "bytes of a payload")
+	systems := set.String("systems", "", "only these, of relay,raw,gateway,embedded")
+	cells := set.String("cells", "", "only these, of one,default,ids,many,paced")
+	set.StringVar(&o.binary, "gateway", "", "a gateway binary to measure, instead of building one")
+	set.StringVar(&o.profile, "cpuprofile-gateway", "", "run the gateways in children of this program and write their CPU and allocation profiles to this directory")
+	set.StringVar(&o.json, "json", "", "also write the report to this file, as JSON")
+	set.StringVar(&o.role, "role", "", "for the program's own children")
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	if set.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	pick := func(quick, full time.Duration) time.Duration {
+		if o.full {
+			return full
+		}
+		return quick
+	}
+	if o.rounds == 0 {
+		o.rounds = int(pick(2, 5))
+	}
+	if o.throughput == 0 {
+		o.throughput = pick(2*time.Second, 5*time.Second)
+	}
+	if o.latency == 0 {
+		o.latency = pick(4*time.Second, 26*time.Second)
+	}
+	for _, n := range []int{o.rounds, o.rate, o.window, o.payload} {
+		if n < 1 {
+			return o, errors.New("rounds, rate, window and payload are at least 1")
+		}
+	}
+	var err error
+	if o.systems, err = list(*systems, nameRelay, nameRaw, nameRabbitMQ, nameEmbedded); err != nil {
+		return o, err
+	}
+	o.cells, err = list(*cells, cellOne, cellDefault, cellIDs, cellMany, cellPaced)
+	return o, err
+}
+
+// list reads a list of names with commas between them.
+func list(text string, known ...string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	names := strings.Split(text, ",")
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(known, ", "))
+		}
+	}
+	return names, nil
+}
+
+func main() {
+	o, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = dispatch(o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func dispatch(o options) error {
+	if o.role != "" {
+		return takeRole(o.role)
+	}
+	ctx, cancel := ossignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	return bench(ctx, o)
+}
+
+// clientGC spares the clients some of the cores; what is measured has the
+// settings that it comes with.
+const clientGC = 400
+
+func bench(ctx context.Context, o options) (err error) {
+	debug.SetGCPercent(clientGC)
+	if o.profile != "" {
+		if err := os.MkdirAll(o.profile, 0o755); err != nil {
+			return err
+		}
+	}
+	cells := plan(o)
+	if len(cells) == 0 {
+		return errors.New("nothing to measure: no cell has one of these systems")
+	}
+	r := report{Facts: gather(os.Args[1:])}
+	fmt.Fprintf(os.Stderr, "starting broker, database, gateways and relay; then measuring for about %s\n", duration(cells, o.rounds).Round(10*time.Second))
+	s, err := openSite(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, c := range cells {
+		result, err := s.measure(ctx, c, o.rounds, os.Stderr)
+		if err != nil {
+			return err
+		}
+		r.Results = append(r.Results, result)
+	}
+	r.Facts.LoadAfter = loadAverage()
+	fmt.Print("\n", r.text())
+	if o.json != "" {
+		b, err := json.MarshalIndent(struct {
+			Facts facts
+			Rows  []row
+		}{r.Facts, r.rows()}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.json, b, 0o644); err != nil {
+			return err
+		}
+	}
+	if r.faulty() {
+		return errors.New("messages were lost, repeated, overtaken or refused: see the report")
+	}
+	return nil
+}

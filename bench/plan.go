@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// cell is one measurement: a load that is put on some systems in turn, several
+// times over.
+type cell struct {
+	Name    string
+	Title   string
+	Load    load
+	Systems []string
+}
+
+// result is what the rounds of a cell showed, by system.
+type result struct {
+	Cell   cell
+	Rounds map[string][]outcome
+	// Allocs is how many allocations the gateway made per message, in rounds
+	// that were profiled.
+	Allocs map[string][]float64
+}
+
+// Names of the cells.
+const (
+	cellOne     = "one"
+	cellDefault = "default"
+	cellIDs     = "ids"
+	cellMany    = "many"
+	cellPaced   = "paced"
+)
+
+// plan lists the cells.
+func plan(o options) []cell {
+	saturated := load{Pairs: 1, Payload: o.payload, Window: o.window, Unacked: max(o.window, 1000), Warmup: o.warmup, Duration: o.throughput}
+	standard := saturated
+	standard.Unacked = 256
+	ids := saturated
+	ids.IDs = true
+	many := saturated
+	many.Pairs = 8
+	paced := saturated
+	paced.Rate, paced.Duration = o.rate, o.latency
+	gateways := []string{nameRabbitMQ, nameEmbedded}
+	all := []cell{
+		{cellOne, "1 → 1, saturated", saturated, []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
+		{cellDefault, "1 → 1, saturated, 256 unacknowledged", standard, gateways},
+		{cellIDs, "1 → 1, saturated, with message ids", ids, gateways},
+		{cellMany, "8 → 8, saturated", many, []string{nameRelay, nameRabbitMQ, nameEmbedded}},
+		{cellPaced, fmt.Sprintf("1 → 1, %d msg/s", o.rate), paced, []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
+	}
+	var chosen []cell
+	for _, c := range all {
+		if !o.wants(o.cells, c.Name) {
+			continue
+		}
+		var systems []string
+		for _, name := range c.Systems {
+			if o.wants(o.systems, name) {
+				systems = append(systems, name)
+			}
+		}
+		if c.Systems = systems; len(systems) > 0 {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
+}
+
+// duration is how long the plan takes, about.
+func duration(cells []cell, rounds int) time.Duration {
+	const change = 200 * time.Millisecond // connecting and leaving
+	var d time.Duration
+	for _, c := range cells {
+		d += time.Duration(len(c.Systems)*rounds) * (c.Load.Warmup + c.Load.Duration + change)
+	}
+	return d
+}
+
+// measure runs the rounds of a cell, the systems taking turns.
+func (s *site) measure(ctx context.Context, c cell, rounds int, log io.Writer) (result, error) {
+	r := result{Cell: c, Rounds: map[string][]outcome{}, Allocs: map[string][]float64{}}
+	for round := range rounds {
+		for _, name := range c.Systems {
+			o, allocs, err := s.once(ctx, c, name, round == rounds-1)
+			if err != nil {
+				return r, fmt.Errorf("%s: %w", c.Title, err)
+			}
+			r.Rounds[name] = append(r.Rounds[name], o)
+			if allocs > 0 {
+				r.Allocs[name] = append(r.Allocs[name], allocs)
+			}
+			fmt.Fprintf(log, "%-40s round %d/%d  %-9s %s\n", c.Title, round+1, rounds, name, o.brief())
+		}
+	}
+	return r, nil
+}
+
+// brief is an outcome in a line.
+func (o *outcome) brief() string {
+	text := fmt.Sprintf("%8.0f msg/s", o.perSecond())
+	if len(o.OneWay) > 0 {
+		text = fmt.Sprintf("one way p50 %v, receipt p50 %v, %d samples", micros(percentile(o.OneWay, 0.5)), micros(percentile(o.Receipt, 0.5)), len(o.OneWay))
+	}
+	if o.Faults.any() {
+		text += "  FAULTS: " + o.Faults.String()
+	}
+	return text
+}
+
+// once runs a load once. The last run of a gateway that can be profiled is.
+func (s *site) once(ctx context.Context, c cell, name string, last bool) (o outcome, allocs float64, err error) {
+	system := s.systems[name]
+	profiled := s.profiles[name]
+	if profiled == nil {
+		o, err = system.run(ctx, c.Load)
+		return o, 0, err
+	}
+	file, err := filepath.Abs(filepath.Join(s.options.profile, name+"-"+c.Name))
+	if err != nil {
+		return o, 0, err
+	}
+	var before, after uint64
+	gateway := *system.(*server)
+	gateway.measured = func(begin bool) error {
+		counter := &after
+		if begin {
+			counter = &before
+		}
+		var errs []error
+		if last && !begin {
+			_, err := profiled.ask("end " + file)
+			errs = append(errs, err)
+		}
+		text, err := profiled.ask("mallocs")
+		errs = append(errs, err)
+		if err == nil {
+			*counter, err = strconv.ParseUint(text, 10, 64)
+			errs = append(errs, err)
+		}
+		if last && begin {
+			_, err := profiled.ask("profile " + file)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	o, err = gateway.run(ctx, c.Load)
+	return o, ratio(float64(after-before), float64(o.Messages)), err
+}
