@@ -11,7 +11,7 @@ FUZZTIME = 10s
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## Build the gateway and see it at work: dev mode with the demo
@@ -29,6 +29,10 @@ test: ## Run all tests with the race detector on real servers (installs what the
 test-short: ## Run the quick tests: no race detector, no long ones
 	@scripts/deps.sh
 	go test -short -p 2 ./...
+
+.PHONY: test-rabbitmq4
+test-rabbitmq4: ## Test the RabbitMQ driver against RabbitMQ 4, in a Debian 13 chroot (root)
+	@scripts/test-rabbitmq4.sh
 
 .PHONY: check
 check: format-check vet lint generate-check tidy-check test ## Everything that a change has to pass
