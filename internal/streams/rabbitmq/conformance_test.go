@@ -10,8 +10,8 @@ import (
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
+// Not parallel: the suite looks for goroutines that are left behind.
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	b := testservices.NewBroker(t)
 	streamstest.Run(t, streamstest.Harness{
 		New: func(t *testing.T, partitions int) streamstest.Log {

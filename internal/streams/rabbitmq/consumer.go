@@ -54,15 +54,14 @@ func (d *Driver) OpenConsumer(ctx context.Context, n int, from streams.Start, ha
 		return nil, err
 	}
 	op := "open consumer on stream " + part.name
-	era := part.currentEra()
-	begin, err := d.begins(ctx, part, era, from)
+	begin, err := d.begins(ctx, part, from)
 	if err != nil {
 		return nil, err
 	}
 	c, err := patiently(ctx, d, op, func() (*consumer, error) {
 		return anywhere(ctx, d, func(env *environment) (*consumer, error) {
 			c := &consumer{
-				d: d, part: part, era: era, env: env, handle: handle,
+				d: d, part: part, env: env, handle: handle,
 				done:     make(chan struct{}),
 				stop:     make(chan struct{}),
 				released: make(chan struct{}),
@@ -88,6 +87,7 @@ func (d *Driver) OpenConsumer(ctx context.Context, n int, from streams.Start, ha
 		go c.env.release()
 		return nil, streams.ErrClosed
 	}
+	c.era = part.join()
 	go c.run()
 	if !d.keep(c) {
 		c.abandon()
@@ -129,7 +129,7 @@ func subscribe(env *environment, part *partition, begin stream.OffsetSpecificati
 // whole it gives the broker no credit, so that ten of them stop the consumer
 // for ever. So such an offset must not reach the library: reading begins at the
 // end, and the driver drops what is below.
-func (d *Driver) begins(ctx context.Context, part *partition, era uint64, from streams.Start) (stream.OffsetSpecification, error) {
+func (d *Driver) begins(ctx context.Context, part *partition, from streams.Start) (stream.OffsetSpecification, error) {
 	var spec stream.OffsetSpecification
 	offset, ok := from.Offset()
 	switch {
@@ -140,7 +140,7 @@ func (d *Driver) begins(ctx context.Context, part *partition, era uint64, from s
 	case offset <= math.MaxInt64 && part.reaches(offset):
 		return spec.Offset(int64(offset)), nil
 	}
-	end, err := d.logEnd(ctx, part, era)
+	end, err := d.logEnd(ctx, part)
 	if err != nil {
 		return spec, err
 	}
@@ -152,7 +152,7 @@ func (d *Driver) begins(ctx context.Context, part *partition, era uint64, from s
 
 // logEnd returns the offset after the last entry, or less if entries are being
 // stored just now, or 0 if it finds none.
-func (d *Driver) logEnd(ctx context.Context, part *partition, era uint64) (uint64, error) {
+func (d *Driver) logEnd(ctx context.Context, part *partition) (uint64, error) {
 	return patiently(ctx, d, "find the end of stream "+part.name, func() (uint64, error) {
 		return anywhere(ctx, d, func(env *environment) (uint64, error) {
 			ends := make(chan uint64, 1) // only the first is of interest
@@ -172,7 +172,6 @@ func (d *Driver) logEnd(ctx context.Context, part *partition, era uint64) (uint6
 			defer timer.Stop()
 			select {
 			case end = <-ends:
-				part.saw(era, end-1)
 			case <-timer.C:
 			}
 			env.release()
@@ -219,7 +218,7 @@ func (c *consumer) run() {
 	case <-c.stop:
 	case event := <-c.closes:
 		c.part.lost()
-		c.d.log.Info("consumer has ended", "stream", c.part.name, "reason", event.Reason)
+		c.d.log.Warn("a consumer has lost its connection", "stream", c.part.name, "reason", event.Reason)
 		c.silence()
 		c.end()
 	}
@@ -230,6 +229,7 @@ func (c *consumer) end() {
 	c.once.Do(func() {
 		close(c.stop)
 		close(c.done)
+		c.part.leave()
 		c.d.forget(c)
 	})
 }

@@ -145,7 +145,7 @@ func TestSlowHandler(t *testing.T) {
 	select {
 	case <-c.Done():
 		t.Fatal("the slow consumer has ended")
-	case <-time.After(4 * heartbeat):
+	case <-time.After(3 * heartbeat):
 	}
 	close(leave)
 	slow.wait(t, 50)

@@ -27,6 +27,12 @@
 // of its own, and its caller leaves when its context ends; a late result is
 // closed. How many can hang at once is bounded.
 //
+// One thing cannot be mended from outside the library: when a connection ends
+// between two messages of its login, within a millisecond or so, the goroutine
+// that logs in waits for ever. It holds some 30 KB and nothing of the driver's.
+// When the broker goes away in such a moment of an opening, the library may also
+// go on dialling until it is back.
+//
 // # Streams
 //
 // Open declares the streams with the retention of its options. A stream that

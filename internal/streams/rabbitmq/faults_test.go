@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -123,21 +121,7 @@ func flow(t *testing.T, d *Driver, n int, fault func(progress func(int))) {
 	}
 }
 
-func TestKilledBroker(t *testing.T) {
-	t.Parallel()
-	b := testservices.NewBroker(t)
-	d := openDriver(t, Options{URLs: []string{b.URL()}, Streams: newStreams(1)})
-	flow(t, d, 4000, func(progress func(int)) {
-		p, _ := openProducer(t, d, "idle")
-		c, _ := openConsumer(t, d, streams.Next())
-		b.Kill()
-		waitClosed(t, p.Done(), 2*time.Second, "producer's done")
-		waitClosed(t, c.Done(), 2*time.Second, "consumer's done")
-		b.Start()
-	})
-}
-
-func TestStoppedBroker(t *testing.T) {
+func TestBrokerFaults(t *testing.T) {
 	t.Parallel()
 	b := testservices.NewBroker(t)
 	d := openDriver(t, Options{URLs: []string{b.URL()}, Streams: newStreams(1)})
@@ -147,6 +131,13 @@ func TestStoppedBroker(t *testing.T) {
 		b.Stop()
 		hanging(t, d, p, c)
 		b.Cont()
+		progress(2000)
+		p, _ = openProducer(t, d, "idle")
+		c, _ = openConsumer(t, d, streams.Next())
+		b.Kill()
+		waitClosed(t, p.Done(), 2*time.Second, "producer's done")
+		waitClosed(t, c.Done(), 2*time.Second, "consumer's done")
+		b.Start()
 	})
 }
 
@@ -206,6 +197,64 @@ func TestCutConnections(t *testing.T) {
 			waitClosed(t, c.Done(), 2*time.Second, "consumer's done")
 		}
 	})
+}
+
+// The login is drawn out by a delay and cut at various moments: at some of them
+// the library waits for ever. Callers get out all the same, and the driver works
+// when the broker does.
+func TestCutDuringLogin(t *testing.T) {
+	t.Parallel()
+	proxy, d := throughProxy(t)
+	for i := range 6 {
+		proxy.DelayDown(50 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
+		before, opened := proxy.Accepted(), make(chan error, 1)
+		go func() {
+			_, err := d.OpenProducer(ctx, 0, "a", func(uint64) {})
+			opened <- err
+		}()
+		cut := time.NewTimer(time.Duration(40+60*i) * time.Millisecond)
+		<-cut.C
+		if proxy.Accepted() == before {
+			t.Fatal("nothing has connected")
+		}
+		proxy.Cut()
+		if err := <-opened; err == nil {
+			t.Error("opened in spite of the cut")
+		}
+		cancel()
+	}
+	proxy.DelayDown(0)
+	store(t, d, 3)
+	settle(t)
+}
+
+// A consumer whose opening took longer than its context is closed when it comes,
+// and hands nothing on.
+func TestLateConsumerIsClosed(t *testing.T) {
+	t.Parallel()
+	proxy, d := throughProxy(t)
+	store(t, d, 10)
+	proxy.DelayDown(60 * time.Millisecond)
+	handled := newRecord[streams.Entry]()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := d.OpenConsumer(ctx, 0, streams.First(), handled.add); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("open: %v", err)
+	}
+	settle(t)
+	d.Close()
+	if n := len(handled.get()); n > 0 {
+		t.Errorf("%d entries were handed on", n)
+	}
+	deadline := time.After(limit)
+	for proxy.Count() > 0 {
+		select {
+		case <-deadline:
+			t.Fatalf("%d connections are left", proxy.Count())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // The client library's heartbeat hangs in its own write when the peer has
@@ -305,81 +354,5 @@ func TestReconnectsLeaveNothing(t *testing.T) {
 	if after > before {
 		stacks := make([]byte, 1<<20)
 		t.Errorf("%d goroutines, there were %d\n%s", after, before, stacks[:runtime.Stack(stacks, true)])
-	}
-}
-
-// silent listens and never answers.
-func silent(t *testing.T, accept bool) string {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !accept {
-		l.Close()
-		return l.Addr().String()
-	}
-	t.Cleanup(func() { l.Close() })
-	return l.Addr().String()
-}
-
-func TestOpenErrors(t *testing.T) {
-	t.Parallel()
-	t.Cleanup(func() { settle(t) })
-	port := testservices.RabbitMQ(t).StreamPort()
-	const password = "s3cret@x/%y"
-	url := func(user, address, vhost string) string {
-		return fmt.Sprintf("rabbitmq-stream://%s:s3cret%%40x%%2f%%25y@%s/%s", user, address, vhost)
-	}
-	broker := fmt.Sprintf("127.0.0.1:%d", port)
-	guest := fmt.Sprintf("rabbitmq-stream://guest:guest@%s/", broker)
-	for _, test := range []struct {
-		name, url string
-		kind      error
-		hint      string
-	}{
-		{"wrong password", url("guest", broker, ""), ErrAuthentication, "user and password"},
-		{"unknown user", url("nobody", broker, ""), ErrAuthentication, "user and password"},
-		{"unknown vhost", guest + "nowhere", ErrAccess, "virtual host"},
-		{"port closed", url("guest", silent(t, false), ""), ErrUnreachable, "rabbitmq_stream"},
-		{"no stream protocol", url("guest", silent(t, true), ""), ErrUnreachable, "rabbitmq_stream"},
-		{"no such host", url("guest", "host.invalid", ""), ErrUnreachable, "rabbitmq_stream"},
-		{"bad scheme", "amqp://guest:s3cret@localhost", ErrConfig, "scheme"},
-		{"bad URL", "rabbitmq-stream://guest:s3cret@%zz", ErrConfig, "URL"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-			defer cancel()
-			began := time.Now()
-			_, err := Open(ctx, Options{URLs: []string{test.url}, Streams: newStreams(1), Logger: quietLog()})
-			if !errors.Is(err, test.kind) || !strings.Contains(err.Error(), test.hint) {
-				t.Errorf("got %v", err)
-			}
-			if err != nil && (strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), password)) {
-				t.Errorf("the password is in the error: %v", err)
-			}
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("took %v", took)
-			}
-		})
-	}
-}
-
-func TestPing(t *testing.T) {
-	t.Parallel()
-	proxy, d := throughProxy(t)
-	if err := d.Ping(testContext(t)); err != nil {
-		t.Error(err)
-	}
-	proxy.Refuse(true)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := d.Ping(ctx); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("refused: %v", err)
-	}
-	proxy.Refuse(false)
-	if err := d.Ping(testContext(t)); err != nil {
-		t.Error(err)
 	}
 }

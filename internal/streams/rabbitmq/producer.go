@@ -306,7 +306,7 @@ func (p *producer) take(statuses []*stream.ConfirmationStatus) {
 func (p *producer) fail(reason error) {
 	if p.end() {
 		p.part.lost()
-		p.d.log.Info("producer has ended", "stream", p.part.name, "reason", reason)
+		p.d.log.Warn("a producer has ended", "stream", p.part.name, "reason", reason)
 	}
 }
 
