@@ -43,9 +43,8 @@ type Tail struct {
 
 	// handling is held while a callback runs; it guards what follows.
 	handling sync.Mutex
-	current  *opening // whose entries are handed on
-	last     uint64   // offset of the last entry handled
-	handled  bool     // there is such an entry
+	last     uint64 // offset of the last entry handled
+	handled  bool   // there is such an entry
 
 	reset    chan struct{} // buffered
 	stop     chan struct{}
@@ -151,7 +150,6 @@ func (t *Tail) serve(o *opening, c Consumer) {
 	default:
 	}
 	t.handling.Lock()
-	t.current = o
 	t.o.Up()
 	t.handling.Unlock()
 	close(o.up)
@@ -168,7 +166,6 @@ func (t *Tail) serve(o *opening, c Consumer) {
 	// that a consumer that has much to hand on cannot go on for long.
 	close(o.over)
 	t.handling.Lock()
-	t.current = nil
 	t.o.Down(err)
 	t.handling.Unlock()
 	t.o.Logger.Info("tail lost its connection", "error", err)
@@ -177,8 +174,7 @@ func (t *Tail) serve(o *opening, c Consumer) {
 	}
 }
 
-// handle hands an entry on if its opening is the present one and the entry is
-// new.
+// handle hands an entry on if its opening is not over and the entry is new.
 func (t *Tail) handle(o *opening, e Entry) {
 	select {
 	case <-o.up:
@@ -187,13 +183,13 @@ func (t *Tail) handle(o *opening, e Entry) {
 	}
 	t.handling.Lock()
 	defer t.handling.Unlock()
-	if t.current != o || (t.handled && e.Offset <= t.last) {
-		return
-	}
 	select {
 	case <-o.over:
 		return
 	default:
+	}
+	if t.handled && e.Offset <= t.last {
+		return
 	}
 	t.last, t.handled = e.Offset, true
 	t.o.Handle(e)
