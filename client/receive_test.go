@@ -57,6 +57,11 @@ func TestAckWaitsBrieflyForOthers(t *testing.T) {
 		if a := p.nextAck(); a.GetUpTo() != 1 || time.Since(began) != ackDelay {
 			t.Errorf("%v after %s", a, time.Since(began))
 		}
+		m.Nack("nor do third ones")
+		p.deliver(2, "a", "")
+		if a := p.nextAck(); a.GetUpTo() != 2 {
+			t.Errorf("%v", a)
+		}
 		p.quiet()
 		g.close(c, p)
 	})
@@ -92,8 +97,12 @@ func TestFailedHandlers(t *testing.T) {
 			{"own", "decided here", false},
 		} {
 			id := uint64(i + 1)
+			began := time.Now()
 			p.deliver(id, test.payload, test.payload)
 			n := p.nextAck().GetNack()
+			if took := time.Since(began); took != 0 {
+				t.Errorf("%s: the nack waited %s", test.payload, took)
+			}
 			if len(n) != 1 || n[0].GetDeliveryId() != id || n[0].GetReason() != test.reason || n[0].GetRequeue() != test.requeue {
 				t.Errorf("%s: %v", test.payload, n)
 			}

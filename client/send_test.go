@@ -276,6 +276,40 @@ func TestPendingIsBounded(t *testing.T) {
 	}
 }
 
+// Whoever waits for more room than there is must not hold up others when it
+// gives up.
+func TestLeavingTheQueueForRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, g *gateway) {
+		o := g.options()
+		o.PendingBytes = 100
+		c, p := g.connect(o, g.welcome)
+		to := "ag::demo::x::1"
+		first := sendAsync(t, c, to, "1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		large := make(chan error, 1)
+		go func() {
+			_, err := c.SendAsync(ctx, to, make([]byte, 99))
+			large <- err
+		}()
+		noneOf(t, large)
+		small := make(chan *Pending, 1)
+		go func() { small <- sendAsync(t, c, to, "2") }()
+		noneOf(t, small)
+		if err := expect(t, large); CodeOf(err) != CodeNotSent {
+			t.Errorf("error: %v", err)
+		}
+		second := expect(t, small)
+		for _, s := range []*Pending{first, second} {
+			p.receipt(p.nextSend())
+			if got := outcomeOf(t, s); got.err != nil {
+				t.Error(got.err)
+			}
+		}
+		g.close(c, p)
+	})
+}
+
 func TestOldGatewayConfirmsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, g *gateway) {
 		c, p := g.connect(g.options(), g.greet)
