@@ -12,6 +12,8 @@ var scenarios = []struct {
 	name string
 	run  func(*testing.T, *gateway)
 }{
+	// The longest first: a minute of waiting, beside all others.
+	{"AUTO reader killed", testAutoReaderKilled},
 	{"never connected", testNeverConnected},
 	{"idle reconnects", testIdleReconnects},
 	{"slow reader of its own mail", testSlowReader},
@@ -19,7 +21,29 @@ var scenarios = []struct {
 	{"two thousand waiting auto", testTwoThousandWaitingAuto},
 	{"backlog and live traffic", testBacklogAndLive},
 	{"many senders", testManySenders},
-	{"AUTO reader killed", testAutoReaderKilled},
+	{"source", testSource},
+	{"source claims", testSourceClaims},
+	{"matrix", testMatrix},
+	{"broadcasts", testBroadcasts},
+	{"nobody listens", testNobodyListens},
+	{"events", testEvents},
+	{"metrics", testMetrics},
+	{"workers", testWorkers},
+	{"window", testWindow},
+	{"holes", testHoles},
+	{"nack", testNack},
+	{"nack and leave", testNackAndLeave},
+	{"bad acks", testBadAcks},
+	{"greeting", testGreeting},
+	{"duplicate identity", testDuplicateIdentity},
+	{"bad beginnings", testBadBeginnings},
+	{"credentials", testCredentials},
+	{"expiry", testExpiry},
+	{"bad sends", testBadSends},
+	{"bad frames", testBadFrames},
+	{"repeats", testRepeats},
+	{"expired messages", testExpiredMessages},
+	{"legacy", testLegacy},
 }
 
 func TestDev(t *testing.T) {
