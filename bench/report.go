@@ -33,7 +33,7 @@ type row struct {
 // verdict is "ok", "MISSED", or "" for what is only shown.
 func (r *row) verdict() string {
 	switch {
-	case r.AtLeast == 0 && r.AtMost == 0:
+	case r.AtLeast == 0 && r.AtMost == 0, r.Base == 0: // held to nothing, or the baseline was left out
 		return ""
 	case r.Ratio == 0 || r.Ratio < r.AtLeast || r.AtMost > 0 && r.Ratio > r.AtMost:
 		return "MISSED"
@@ -220,7 +220,7 @@ func (r *report) text() string {
 	few := false
 	for _, row := range r.rows() {
 		name, base, quotient := row.Measure, "", ""
-		if row.Against != "" {
+		if row.Base > 0 {
 			base = row.Against + " " + number(row.Base)
 			quotient = fmt.Sprintf("%.2f", row.Ratio)
 		}

@@ -85,12 +85,13 @@ func TestVerdict(t *testing.T) {
 		row  row
 		want string
 	}{
-		{row{Ratio: 5}, ""},
-		{row{Ratio: 0.6, AtLeast: 0.6}, "ok"},
-		{row{Ratio: 0.59, AtLeast: 0.6}, "MISSED"},
-		{row{Ratio: 1.5, AtMost: 1.5}, "ok"},
-		{row{Ratio: 1.51, AtMost: 1.5}, "MISSED"},
-		{row{AtMost: 1.5}, "MISSED"}, // nothing was measured
+		{row{Base: 1, Ratio: 5}, ""},
+		{row{Base: 1, Ratio: 0.6, AtLeast: 0.6}, "ok"},
+		{row{Base: 1, Ratio: 0.59, AtLeast: 0.6}, "MISSED"},
+		{row{Base: 1, Ratio: 1.5, AtMost: 1.5}, "ok"},
+		{row{Base: 1, Ratio: 1.51, AtMost: 1.5}, "MISSED"},
+		{row{Base: 1, AtMost: 1.5}, "MISSED"}, // it moved nothing
+		{row{AtMost: 1.5}, ""},
 	} {
 		if got := c.row.verdict(); got != c.want {
 			t.Errorf("%+v: %q", c.row, got)
