@@ -154,6 +154,8 @@ func fromStatus(err error) *Error {
 	case codes.Unimplemented, codes.NotFound:
 		e.Retryable, e.terminal = false, true
 		e.Message = "no gateway at this address: " + s.Message()
+	case codes.Aborted: // superseded by a session that resumed this one (delivery rule L5)
+		e.Code, e.Retryable, e.terminal = CodeDisconnected, false, true
 	case codes.AlreadyExists:
 		e.Code = CodeDuplicateIdentity
 	case codes.Unavailable:

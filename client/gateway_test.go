@@ -10,6 +10,8 @@ import (
 
 	"github.com/aether-gateway/gateway/client"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/faultproxy"
+	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 )
 
@@ -188,7 +190,7 @@ func TestRestartOfTheGateway(t *testing.T) {
 	dir := t.TempDir()
 	var where place
 	g := gatewaytest.StartIn(t, dir)
-	where.move(g)
+	where.move(g.Addr)
 
 	const n = 600
 	got := make(chan string, n+100)
@@ -229,7 +231,7 @@ func TestRestartOfTheGateway(t *testing.T) {
 	}()
 	<-half
 	g.Stop()
-	where.move(gatewaytest.StartIn(t, dir))
+	where.move(gatewaytest.StartIn(t, dir).Addr)
 
 	select {
 	case err := <-receipts:
@@ -257,6 +259,51 @@ func TestRestartOfTheGateway(t *testing.T) {
 	}
 	if first, second := <-sessions, <-sessions; first.ID == second.ID {
 		t.Error("the user was not cut off: nothing was shown")
+	}
+}
+
+// The network swallows everything and says nothing, so that both ends still think
+// that they are connected. The client finds out by the silence and takes its own
+// session over; what was sent meanwhile arrives once and in order.
+func TestNetworkThatSwallowsEverything(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(o *gateway.Options) { o.HeartbeatInterval = 300 * time.Millisecond })
+	proxy := faultproxy.New(t, g.Addr)
+	var where place
+	where.move(proxy.Addr())
+	sessions := make(chan client.Session, 10)
+	got := make(chan string, 200)
+	o := where.options(client.Agent("w", "echo", "1"), g.AgentToken("w", "echo"))
+	o.Handler = func(_ context.Context, m *client.Message) error { got <- string(m.Payload); return nil }
+	o.OnNotice = func(n client.Notice) {
+		if n, ok := n.(client.Connected); ok {
+			sessions <- n.Session
+		}
+	}
+	connect(t, o)
+	user := connect(t, client.Options{Addr: g.Addr, Token: g.UserToken("u", "w"), Identity: client.User("u", "1")})
+	for i := range 100 {
+		if i == 50 {
+			proxy.Blackhole(true)
+			where.move(g.Addr)
+		}
+		if _, err := user.Send(t.Context(), "ag::w::echo::1", fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 100 {
+		select {
+		case text := <-got:
+			if text != fmt.Sprint(i) {
+				t.Fatalf("%s instead of %d", text, i)
+			}
+		case <-time.After(patience):
+			t.Fatalf("message %d did not come", i)
+		}
+	}
+	first := <-sessions
+	if second := <-sessions; first.Resumed || !second.Resumed || first.ID == second.ID {
+		t.Errorf("first %+v, second %+v", first, second)
 	}
 }
 

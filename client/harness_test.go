@@ -55,7 +55,7 @@ func startGateway() (g *gatewaytest.Gateway, stop func()) {
 // behind a name or a load balancer.
 type place struct{ addr atomic.Pointer[string] }
 
-func (p *place) move(g *gatewaytest.Gateway) { p.addr.Store(&g.Addr) }
+func (p *place) move(addr string) { p.addr.Store(&addr) }
 
 func (p *place) options(identity client.Identity, token string) client.Options {
 	return client.Options{

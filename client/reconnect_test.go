@@ -298,7 +298,7 @@ func TestRepeatsThatAreNotSafe(t *testing.T) {
 }
 
 func TestReconnectTerminal(t *testing.T) {
-	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument} {
+	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.Aborted} {
 		t.Run(code.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, g *gateway) {
 				o := g.options()
