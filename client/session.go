@@ -1,6 +1,9 @@
 package client
 
 import (
+	"runtime"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
@@ -68,3 +71,19 @@ func newConfig(f *aetherv1.ConfigSnapshot) Config {
 	}
 	return c
 }
+
+// buildInfo describes this program to the gateway's operators.
+var buildInfo = sync.OnceValue(func() *aetherv1.BuildInfo {
+	info := &aetherv1.BuildInfo{Runtime: runtime.Version(), Os: runtime.GOOS + "/" + runtime.GOARCH}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range b.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				info.Commit = s.Value
+			case "vcs.time":
+				info.BuiltAt = s.Value
+			}
+		}
+	}
+	return info
+})
