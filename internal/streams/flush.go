@@ -65,11 +65,12 @@ func (w *Writer[T]) run() {
 			w.o.Logger.Info("writer connected", "failures", failures)
 			failures = 0
 			before := w.o.Clock.Now()
-			w.serve(s, p)
+			if why := w.serve(s, p); !errors.Is(why, errStopped) {
+				w.o.Logger.Warn("writer lost its connection", "error", why)
+			}
 			if w.o.Clock.Now().Sub(before) > retry.MaxInterval {
 				retry.Reset()
 			}
-			w.o.Logger.Info("writer lost its connection")
 		case !errors.Is(err, errStopped):
 			if failures++; failures == 1 {
 				w.o.Logger.Warn("writer cannot connect; it keeps trying", "error", err)
@@ -86,9 +87,13 @@ func (w *Writer[T]) run() {
 // (delivery rule P1).
 func (w *Writer[T]) knownOnlyToUs(p Producer) error {
 	w.mu.Lock()
-	given := w.lastID
+	given, stored := w.lastID, w.storedID
 	w.mu.Unlock()
 	last := p.LastID()
+	if last < stored {
+		w.o.Logger.Error("the log has lost entries that it had confirmed, or has forgotten this producer's name",
+			"last", last, "confirmed", stored)
+	}
 	if last <= given {
 		return nil
 	}
@@ -97,8 +102,8 @@ func (w *Writer[T]) knownOnlyToUs(p Producer) error {
 }
 
 // serve sends through p until its connection ends, is reset, or the writer
-// stops.
-func (w *Writer[T]) serve(s *session, p Producer) {
+// stops, and returns which.
+func (w *Writer[T]) serve(s *session, p Producer) (why error) {
 	w.mu.Lock()
 	w.session = s
 	w.wantItem, w.wantRoom = false, false
@@ -109,11 +114,14 @@ func (w *Writer[T]) serve(s *session, p Producer) {
 		defer close(sender)
 		w.send(s, p)
 	}()
+	why = ErrClosed
 	select {
 	case <-p.Done():
 	case <-sender:
 	case <-s.reset:
+		why = errReset
 	case <-w.stop:
+		why = errStopped
 	}
 
 	w.mu.Lock()
@@ -123,7 +131,7 @@ func (w *Writer[T]) serve(s *session, p Producer) {
 	close(s.stop)
 	closed := w.guard.close(p)
 	if w.guard.wait(sender) && closed {
-		return
+		return why
 	}
 	// The producer was left behind and may still read the entries.
 	w.o.Logger.Warn("a producer does not close; it is left behind")
@@ -132,6 +140,7 @@ func (w *Writer[T]) serve(s *session, p Producer) {
 		b.shared = true
 	}
 	w.mu.Unlock()
+	return why
 }
 
 // send is the flusher of one session (delivery rule P2): it alone gives ids

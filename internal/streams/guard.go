@@ -22,6 +22,7 @@ const (
 var (
 	errHung    = errors.New("streams: a driver call does not end with its context")
 	errStopped = errors.New("streams: stopped")
+	errReset   = errors.New("streams: connection was reset")
 )
 
 // guard makes the calls into a driver. A driver promises to end its calls with

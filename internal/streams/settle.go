@@ -30,6 +30,7 @@ func (w *Writer[T]) confirmed(s *session, id uint64) {
 		w.mu.Unlock()
 		return
 	}
+	w.storedID = w.suffix[n-1].id
 	w.settled = append(w.settled[:0], w.suffix[:n]...)
 	rest := copy(w.suffix, w.suffix[n:])
 	clear(w.suffix[rest:])

@@ -60,8 +60,6 @@ type opening struct {
 	over chan struct{}
 }
 
-var errReset = errors.New("streams: tail was reset")
-
 // NewTail returns a tail and starts it. It connects in the background.
 func NewTail(o TailOptions) *Tail {
 	if o.Logger == nil {
@@ -160,6 +158,7 @@ func (t *Tail) serve(o *opening, c Consumer) {
 	case <-t.reset:
 		err = errReset
 	case <-t.stop:
+		err = errStopped
 	}
 
 	// Entries that wait in handle give way before the lock is asked for, so
@@ -168,7 +167,9 @@ func (t *Tail) serve(o *opening, c Consumer) {
 	t.handling.Lock()
 	t.o.Down(err)
 	t.handling.Unlock()
-	t.o.Logger.Info("tail lost its connection", "error", err)
+	if !errors.Is(err, errStopped) {
+		t.o.Logger.Warn("tail lost its connection", "error", err)
+	}
 	if !t.guard.close(c) {
 		t.o.Logger.Warn("a consumer does not close; it is left behind")
 	}

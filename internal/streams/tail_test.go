@@ -130,7 +130,8 @@ func (f *tailFixture) drop() {
 
 const (
 	downLost  = "down streams: closed"
-	downReset = "down streams: tail was reset"
+	downReset = "down streams: connection was reset"
+	downStop  = "down streams: stopped"
 )
 
 func TestTailReadsOnOverReconnects(t *testing.T) {
@@ -153,7 +154,7 @@ func TestTailReadsOnOverReconnects(t *testing.T) {
 	f.store("5")
 	f.check("0:5")
 	f.Close()
-	f.check("down streams: closed")
+	f.check(downStop)
 	f.store("6")
 	f.Close()
 	if got := f.all(); len(got) > 0 {
@@ -236,7 +237,7 @@ func TestTailClosesWhileHandling(t *testing.T) {
 	<-closed
 	// The second entry may have been handed on before Close was called.
 	got := f.all()
-	if got[0] != "handled" || got[len(got)-1] != "closed" || got[len(got)-2] != downLost {
+	if got[0] != "handled" || got[len(got)-1] != "closed" || got[len(got)-2] != downStop {
 		t.Errorf("events %q", got)
 	}
 }
@@ -279,7 +280,7 @@ func TestTailClosesOnHungDriver(t *testing.T) {
 			return false
 		}
 	})
-	f.check(downLost)
+	f.check(downStop)
 }
 
 // repeating is a driver whose consumers hand on everything from the first
@@ -341,7 +342,7 @@ func TestTailHandsOnOnce(t *testing.T) {
 	r.hand(1, 0, 3, 4, 6)
 	f.check("0:4", "0:6")
 	f.Close()
-	f.check(downLost)
+	f.check(downStop)
 	r.hand(1, 7)
 	r.hand(0, 8)
 	if got := f.all(); len(got) > 0 {

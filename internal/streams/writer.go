@@ -119,6 +119,7 @@ type Writer[T any] struct {
 	bytes     int         // size of pending, suffix and what is being settled
 	appended  uint64      // items, ever
 	lastID    uint64      // last publishing id given
+	storedID  uint64      // last publishing id confirmed
 	session   *session    // nil while there is no connection
 	downSince time.Time
 	wantItem  bool // the sender sleeps until there is something to send
