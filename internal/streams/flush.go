@@ -148,6 +148,7 @@ func (w *Writer[T]) serve(s *session, p Producer) (why error) {
 // session, or when the producer refuses.
 func (w *Writer[T]) send(s *session, p Producer) {
 	timer := w.o.Clock.NewTimer(w.o.Pace)
+	timer.Stop()
 	defer timer.Stop()
 	var last time.Time // when the last new entry went
 	for {
