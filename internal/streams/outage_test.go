@@ -204,3 +204,27 @@ func TestWriterFailsFast(t *testing.T) {
 		t.Errorf("%d comparisons", compared)
 	}
 }
+
+// TestWriterAnswersEachInTime: while the log is away, items that wait in one
+// batch do not all wait for, or fail with, the first.
+func TestWriterAnswersEachInTime(t *testing.T) {
+	t.Parallel()
+	f := setupAway(t, nil)
+	begin := f.clock.Now()
+	passed := func(d time.Duration) func() bool {
+		return func() bool { return f.clock.Now().Sub(begin) >= d }
+	}
+	f.append("a1")
+	f.clock.AdvanceUntil(t, timeout, "some time", passed(timeout/2))
+	f.append("b1")
+	f.clock.AdvanceUntil(t, timeout, "the first to time out", func() bool { return len(f.tellings()) > 0 })
+	if took := f.clock.Now().Sub(begin); took < timeout || took > timeout+time.Second {
+		t.Errorf("the first was told after %v, want %v", took, timeout)
+	}
+	f.checkTold("a1 not stored")
+	f.clock.AdvanceUntil(t, timeout, "the second to time out", func() bool { return len(f.tellings()) > 0 })
+	if took := f.clock.Now().Sub(begin); took < timeout*3/2 {
+		t.Errorf("the second was told after %v, want %v", took, timeout*3/2)
+	}
+	f.checkTold("b1 not stored")
+}

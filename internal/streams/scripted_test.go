@@ -3,6 +3,7 @@ package streams_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -152,3 +153,37 @@ func TestWriterSendsFullEntriesAtOnce(t *testing.T) {
 	}
 	f.flush()
 }
+
+// TestWriterReportsALogThatForgets: confirmed entries are gone, or the
+// producer's name is. It goes on, and says so.
+func TestWriterReportsALogThatForgets(t *testing.T) {
+	t.Parallel()
+	d := new(scripted) // whose last id is always 0
+	var mu sync.Mutex
+	var logged strings.Builder
+	f := setup(t, func(o *streams.WriterOptions[send]) {
+		o.Driver = d
+		o.Logger = slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return logged.Write(p)
+		}), nil))
+	}).connected()
+	f.append("a1")
+	d.producer(t, 1, 1).confirmed(1)
+	f.checkTold("a1 stored")
+	f.Reset()
+	f.comeBack()
+	f.append("a2")
+	d.producer(t, 2, 1).confirmed(2)
+	f.checkTold("a2 stored")
+	mu.Lock()
+	defer mu.Unlock()
+	if got := logged.String(); strings.Count(got, "has lost entries") != 1 || !strings.Contains(got, "confirmed=1") {
+		t.Errorf("logged %s", got)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
