@@ -125,6 +125,27 @@ func sharedFrame(text string) []byte {
 	return v.AppendFrame(nil, envelope.Delivery{})
 }
 
+// Own mail once waited until every broadcast and every answer before it had
+// gone, so that a busy topic kept it back for ever.
+func TestNoLaneStarves(t *testing.T) {
+	t.Parallel()
+	b := setup(t, delivery.Options{Mode: delivery.Client})
+	topic := &delivery.Topic{Name: "ga::w"}
+	for range 500 {
+		b.box.Shared(topic, sharedFrame("s"))
+		b.box.Reply(control("r"))
+	}
+	b.stored("m", 0)
+	b.box.Take(&b.batch)
+	got := map[string]int{}
+	for _, f := range b.batch.Frames {
+		got[read(t, f)]++
+	}
+	if got["m"] != 1 || got["s"] == 0 || got["#r"] == 0 {
+		t.Fatalf("the first batch is %v", got)
+	}
+}
+
 func TestControlOverflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t, delivery.Options{ControlBytes: 100})

@@ -9,6 +9,7 @@ type Batch struct {
 	// Feed are inboxes that have room again and are not fed by a tail.
 	Feed []*Inbox
 
+	bytes   int // of Frames
 	retired []*chunk
 	taken   []takenDelivery
 }
@@ -29,7 +30,7 @@ func (b *Batch) reset() {
 	}
 	clear(b.Frames)
 	b.Frames, b.Gaps, b.Feed = b.Frames[:0], b.Gaps[:0], b.Feed[:0]
-	b.retired, b.taken = b.retired[:0], b.taken[:0]
+	b.retired, b.taken, b.bytes = b.retired[:0], b.taken[:0], 0
 }
 
 // Take fills b with what may go out now and reports whether that is anything.
@@ -38,11 +39,20 @@ func (m *Mailbox) Take(b *Batch) bool {
 	b.reset()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	bytes := 0
-	bytes = b.takeAll(&m.urgent, bytes)
-	bytes = b.takeAll(&m.replies, bytes)
-	bytes = m.takeShared(b, bytes)
-	m.takeTracked(b, bytes)
+	// A lane that is always full must not keep the next from its turn: while
+	// others wait, answers get half of the batch, shared deliveries half of
+	// the rest.
+	share := 1
+	if m.shared.frames+m.tracked.frames > 0 {
+		share = 2
+	}
+	b.takeAll(&m.urgent, 1)
+	b.takeAll(&m.replies, share)
+	if share = 1; m.tracked.frames > 0 {
+		share = 2
+	}
+	m.takeShared(b, share)
+	m.takeTracked(b)
 	m.takeHungry(b)
 	if len(b.Frames) == 0 && len(b.Gaps) == 0 && len(b.Feed) == 0 {
 		m.asleep = true
@@ -51,38 +61,41 @@ func (m *Mailbox) Take(b *Batch) bool {
 	return true
 }
 
-func (b *Batch) full(bytes int) bool { return len(b.Frames) >= batchFrames || bytes >= batchBytes }
+// room says how many frames and bytes make up a share of what is left of the
+// batch.
+func (b *Batch) room(share int) (frames, bytes int) {
+	return (batchFrames - len(b.Frames) + share - 1) / share, (batchBytes - b.bytes + share - 1) / share
+}
 
-func (b *Batch) takeAll(l *lane, bytes int) int {
-	for l.frames > 0 && !b.full(bytes) {
-		bytes += b.pop(l)
+func (b *Batch) takeAll(l *lane, share int) {
+	for frames, bytes := b.room(share); l.frames > 0 && frames > 0 && bytes > 0; frames-- {
+		bytes -= b.pop(l)
 	}
-	return bytes
 }
 
 func (b *Batch) pop(l *lane) int {
 	frame, retired, _ := l.pop(b.retired)
 	b.retired = retired
 	b.Frames = append(b.Frames, frame)
+	b.bytes += len(frame)
 	return len(frame)
 }
 
-func (m *Mailbox) takeShared(b *Batch, bytes int) int {
+func (m *Mailbox) takeShared(b *Batch, share int) {
 	for _, t := range m.lagged {
 		b.Gaps = append(b.Gaps, Gap{Topic: t.Name, Dropped: t.dropped, Bytes: t.bytes})
 		t.dropped, t.bytes = 0, 0
 	}
 	m.lagged = m.lagged[:0]
-	for m.shared.frames > 0 && !b.full(bytes) {
+	for frames, bytes := b.room(share); m.shared.frames > 0 && frames > 0 && bytes > 0; frames-- {
 		m.sharedTopics.drop(1)
-		bytes += b.pop(&m.shared)
+		bytes -= b.pop(&m.shared)
 	}
-	return bytes
 }
 
 // takeTracked lets tracked deliveries out as far as the window reaches.
-func (m *Mailbox) takeTracked(b *Batch, bytes int) {
-	for m.tracked.frames > 0 && !b.full(bytes) {
+func (m *Mailbox) takeTracked(b *Batch) {
+	for frames, bytes := b.room(1); m.tracked.frames > 0 && frames > 0 && bytes > 0; frames-- {
 		if m.opts.Mode == Client && m.unacked >= m.opts.MaxUnacked {
 			return
 		}
@@ -91,7 +104,7 @@ func (m *Mailbox) takeTracked(b *Batch, bytes int) {
 		r.flags |= recordSent
 		m.unacked++
 		b.taken = append(b.taken, takenDelivery{id: m.highest, index: len(b.Frames)})
-		bytes += b.pop(&m.tracked)
+		bytes -= b.pop(&m.tracked)
 	}
 }
 

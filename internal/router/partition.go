@@ -37,7 +37,8 @@ type partition struct {
 	markedAt time.Time
 	ready    bool // a marker has come back once
 	upSince  time.Time
-	lagSince time.Time // since when the tail shows less than is confirmed
+	lagSince time.Time // since when the tail shows nothing, although more is confirmed
+	lagSeen  uint64    // what it had shown then
 
 	shown chan struct{} // closed at the next entry; nil if nobody waits for it
 
@@ -324,8 +325,8 @@ func (p *partition) tick(now time.Time) {
 	switch {
 	case p.seen >= p.stored:
 		p.lagSince = time.Time{}
-	case p.lagSince.IsZero():
-		p.lagSince = now
+	case p.lagSince.IsZero() || p.seen > p.lagSeen:
+		p.lagSince, p.lagSeen = now, p.seen
 	case now.Sub(p.lagSince) > tailTimeout:
 		reset, p.lagSince = true, time.Time{}
 	}

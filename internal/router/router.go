@@ -23,6 +23,8 @@ const (
 	// tailTimeout is how long the tail may lag behind what is confirmed
 	// before it is opened anew.
 	tailTimeout = 5 * time.Second
+	// lagTolerance is how long it may before the log counts as unavailable.
+	lagTolerance = 2 * time.Second
 )
 
 // Options configure a [Router]. Driver, Placement and Positions are required.
@@ -191,7 +193,8 @@ func (p *partition) healthy() bool {
 	connected := p.writer.Connected()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return connected && p.handover && p.lagSince.IsZero()
+	lagging := !p.lagSince.IsZero() && p.r.now().Sub(p.lagSince) > lagTolerance
+	return connected && p.handover && !lagging
 }
 
 // run commits positions and looks after the partitions.
