@@ -70,7 +70,7 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Auth.Audience },
 	},
 	{
-		Name: "auth.leeway", Type: TypeDuration, Default: "30s", Min: 0, Max: seconds(30),
+		Name: "auth.leeway", Type: TypeDuration, Default: "10s", Min: 0, Max: seconds(30),
 		Doc:   "How far clocks may differ when a credential's times are checked at connect.",
 		field: func(c *Config) any { return &c.Auth.Leeway },
 	},
