@@ -1,12 +1,13 @@
 package server
 
 import (
-	"fmt"
 	"sync"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 )
 
 // frame is a message that is encoded already.
@@ -40,10 +41,15 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if _, ok := v.(*frame); ok {
-		return fmt.Errorf("server: a frame is sent only")
+	in, ok := v.(*inbound)
+	if !ok {
+		return c.proto.Unmarshal(data, v)
 	}
-	return c.proto.Unmarshal(data, v)
+	in.frame = new(aetherv1.UpstreamMessage)
+	if c.proto.Unmarshal(data, in.frame) != nil {
+		in.malformed = malformed(data.Materialize())
+	}
+	return nil
 }
 
 // smallBuffer holds most frames. The default pool's next size is 4 KiB, which

@@ -143,7 +143,16 @@ var _ session.Stream = (*stream)(nil)
 
 func (s *stream) Context() context.Context { return s.st.Context() }
 
-func (s *stream) Recv() (*aetherv1.UpstreamMessage, error) { return s.st.Recv() }
+func (s *stream) Recv() (*aetherv1.UpstreamMessage, error) {
+	var in inbound
+	if err := s.st.RecvMsg(&in); err != nil {
+		return nil, err
+	}
+	if in.malformed != nil {
+		return nil, in.malformed
+	}
+	return in.frame, nil
+}
 
 func (s *stream) Send(b []byte) error {
 	s.out.b = b

@@ -58,6 +58,9 @@ func (m *Manager) receiveInit(st Stream) (*aetherv1.InitConnection, error) {
 	select {
 	case r := <-first:
 		if r.err != nil {
+			if _, malformed := errors.AsType[*MalformedError](r.err); malformed {
+				return nil, status.Error(codes.InvalidArgument, "the first frame is malformed")
+			}
 			if status.Code(r.err) == codes.Unknown {
 				return nil, status.Error(codes.InvalidArgument, "the stream ended before its first frame")
 			}

@@ -21,6 +21,7 @@ import (
 // another. When Serve has returned, both fail.
 type Stream interface {
 	Context() context.Context
+	// Recv returns the next frame; a [MalformedError] does not end the stream.
 	Recv() (*aetherv1.UpstreamMessage, error)
 	// Send sends an encoded aether.v1.DownstreamMessage, which may be reused
 	// when it has returned.

@@ -194,7 +194,8 @@ func (s *Session) check() {
 func (s *Session) receive() {
 	for {
 		frame, err := s.st.Recv()
-		if err != nil {
+		bad, malformed := errors.AsType[*MalformedError](err)
+		if err != nil && !malformed {
 			s.end(s.receiveEnded(err))
 			return
 		}
@@ -202,6 +203,10 @@ func (s *Session) receive() {
 		case <-s.ended:
 			return
 		default:
+		}
+		if malformed {
+			s.refuse(bad.RequestID, bad.refusal())
+			continue
 		}
 		s.handle(frame)
 	}
