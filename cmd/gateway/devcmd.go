@@ -37,7 +37,7 @@ func (c *devCmd) Run(p *program) error {
 	logNotes(log, cfg)
 	return p.serve(startup{
 		cfg: cfg, log: log, open: d.open, begin: d.begin,
-		serving: func(ctx context.Context, g *gateway) { d.serving(ctx, g, c.Demo) },
+		serving: func(ctx context.Context, g *running) { d.serving(ctx, g, c.Demo) },
 	})
 }
 
@@ -107,7 +107,7 @@ func (d *devMode) mint(c auth.Claims, life time.Duration) (string, error) {
 }
 
 // begin tells client commands where the gateway is.
-func (d *devMode) begin(g *gateway) (end func()) {
+func (d *devMode) begin(g *running) (end func()) {
 	file := filepath.Join(d.cfg.DataDir, devAddressFile)
 	if err := writePrivate(file, dialable(g.grpcAddr)+"\n"); err != nil {
 		g.log.Warn("client commands will need --addr", "error", err)
@@ -116,7 +116,7 @@ func (d *devMode) begin(g *gateway) (end func()) {
 }
 
 // serving shows the demo, if that is wanted, and what else can be done.
-func (d *devMode) serving(ctx context.Context, g *gateway, withDemo bool) {
+func (d *devMode) serving(ctx context.Context, g *running, withDemo bool) {
 	addr := dialable(g.grpcAddr)
 	if withDemo {
 		d.demo(ctx, addr)
@@ -150,7 +150,7 @@ func (d *devMode) userToken(user, workspace string) (string, error) {
 const exampleLife = 24 * time.Hour
 
 // welcome prints where the gateway is and the first things to try.
-func (d *devMode) welcome(g *gateway, addr string, withGo bool) error {
+func (d *devMode) welcome(g *running, addr string, withGo bool) error {
 	agent, err := d.agentToken(demo.Workspace, "echo", "*")
 	if err != nil {
 		return err

@@ -22,10 +22,10 @@ type startup struct {
 	open func(ctx context.Context) (*backend, *auth.Verifier, error)
 	// begin is called before the ready line is printed, and what it returns when
 	// serving ends. It may be nil.
-	begin func(g *gateway) (end func())
+	begin func(g *running) (end func())
 	// serving runs while the gateway serves, until its context ends. It may be
 	// nil.
-	serving func(ctx context.Context, g *gateway)
+	serving func(ctx context.Context, g *running)
 }
 
 // errSecondSignal ends the process without waiting for anything.

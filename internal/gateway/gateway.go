@@ -109,7 +109,14 @@ func (g *Gateway) Serve(l net.Listener) error { return g.Server.Serve(l) }
 // driver and the store stay the caller's.
 func (g *Gateway) Stop(ctx context.Context) error {
 	g.Server.SetServing(false)
-	drained := g.Sessions.Drain(ctx)
-	g.Server.Stop(ctx)
+	// Clients get most of the time: what they leave is needed to commit
+	// positions and to store what was accepted.
+	clients, cancel := ctx, context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); ok {
+		clients, cancel = context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/4))
+	}
+	defer cancel()
+	drained := g.Sessions.Drain(clients)
+	g.Server.Stop(clients)
 	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx))
 }

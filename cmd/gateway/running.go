@@ -13,17 +13,14 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/metrics"
 	"github.com/aether-gateway/gateway/internal/ops"
-	"github.com/aether-gateway/gateway/internal/presence/local"
-	"github.com/aether-gateway/gateway/internal/router"
-	"github.com/aether-gateway/gateway/internal/server"
-	"github.com/aether-gateway/gateway/internal/session"
 	"github.com/aether-gateway/gateway/internal/version"
 )
 
-// gateway is one running gateway: everything wired together.
-type gateway struct {
+// running is a gateway with its ports and its backend.
+type running struct {
 	cfg    *config.Config
 	log    *slog.Logger
 	health *ops.Health
@@ -32,9 +29,7 @@ type gateway struct {
 	stopping atomic.Bool
 
 	backend  *backend
-	router   *router.Router
-	sessions *session.Manager
-	grpc     *server.Server
+	core     *gateway.Gateway
 	servers  []*ops.Server
 	grpcAddr net.Addr
 	httpAddr net.Addr
@@ -46,8 +41,8 @@ type gateway struct {
 
 // start wires a gateway on open ports, and waits until it can serve. On
 // failure everything that was opened is closed again, ports and backend too.
-func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend, l *listeners, v *auth.Verifier) (*gateway, error) {
-	g := &gateway{
+func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend, l *listeners, v *auth.Verifier) (*running, error) {
+	g := &running{
 		cfg: cfg, log: log, backend: b, health: &ops.Health{}, failed: make(chan error, 3),
 		grpcAddr: l.grpc.Addr(), httpAddr: l.http.Addr(),
 	}
@@ -55,21 +50,15 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 	for name, check := range b.checks {
 		g.health.Register(name, check)
 	}
-	g.router = router.New(router.Options{
-		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Logger: log,
+	g.core = gateway.New(gateway.Options{
+		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Verifier: v, Logger: log, Version: version.Version(),
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes),
-	})
-	g.health.Register("log", g.router.Check)
-	g.sessions = session.NewManager(session.Options{
-		Router: g.router, Leases: local.New(nil), Verifier: v, Logger: log, Version: version.Version(),
 		InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
-		Keepalive:  cfg.Session.KeepaliveTime + cfg.Session.KeepaliveTimeout,
-		MaxUnacked: int(cfg.Session.MaxUnacked), MaxWindow: int(cfg.Session.MaxUnackedLimit), QueueBytes: int(cfg.Session.QueueBytes),
-	})
-	g.grpc = server.New(server.Options{
-		Sessions: g.sessions, Logger: log, Reflection: cfg.GRPC.Reflection,
 		KeepaliveTime: cfg.Session.KeepaliveTime, KeepaliveTimeout: cfg.Session.KeepaliveTimeout,
+		MaxUnacked: int(cfg.Session.MaxUnacked), MaxWindow: int(cfg.Session.MaxUnackedLimit), QueueBytes: int(cfg.Session.QueueBytes),
+		Reflection: cfg.GRPC.Reflection,
 	})
+	g.health.Register("log", g.core.Router.Check)
 
 	// The HTTP ports answer from the beginning, so that whoever watches a start
 	// sees "not ready" and why; gRPC begins when sessions can be served.
@@ -83,19 +72,16 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	select {
-	case <-g.router.Ready():
-	case <-startCtx.Done():
-		err := ctx.Err()
-		if err == nil {
-			err = fmt.Errorf("the log did not answer within %s", startTimeout)
+	if err := g.core.Ready(startCtx); err != nil {
+		if ctx.Err() == nil {
+			err = fmt.Errorf("the log did not answer within %s: %w", startTimeout, err)
 		}
 		_ = l.grpc.Close()
 		g.stop()
 		return nil, err
 	}
 	g.watchers.Go(func() {
-		if err := g.grpc.Serve(l.grpc); err != nil {
+		if err := g.core.Serve(l.grpc); err != nil {
 			g.failed <- fmt.Errorf("the gRPC port stopped serving: %w", err)
 		}
 	})
@@ -104,7 +90,7 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 	return g, nil
 }
 
-func (g *gateway) serveHTTP(lis net.Listener, h http.Handler) {
+func (g *running) serveHTTP(lis net.Listener, h http.Handler) {
 	s := ops.Serve(lis, h)
 	g.servers = append(g.servers, s)
 	g.watchers.Go(func() {
@@ -115,9 +101,9 @@ func (g *gateway) serveHTTP(lis net.Listener, h http.Handler) {
 	})
 }
 
-func (g *gateway) readyChanged(ready bool) {
+func (g *running) readyChanged(ready bool) {
 	g.ready.Store(ready)
-	g.grpc.SetServing(ready)
+	g.core.Server.SetServing(ready)
 	switch {
 	case ready:
 		g.log.Info("ready")
@@ -127,10 +113,10 @@ func (g *gateway) readyChanged(ready bool) {
 }
 
 // counts reads everything that the parts have counted.
-func (g *gateway) counts() metrics.Counts {
-	s, r := g.sessions.Stats(), g.router.Stats()
+func (g *running) counts() metrics.Counts {
+	s, r := g.core.Sessions.Stats(), g.core.Router.Stats()
 	return metrics.Counts{
-		Ready: g.ready.Load(), Sessions: g.sessions.Count(),
+		Ready: g.ready.Load(), Sessions: g.core.Sessions.Count(),
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),
 		Stored: r.Stored.Load(), Duplicates: r.Duplicates.Load(), RefusedSends: r.Refused.Load(), Failed: r.Failed.Load(),
 		Live: r.Live.Load(), Shared: r.Shared.Load(), Redelivered: r.Redelivered.Load(), Expired: r.Expired.Load(), GivenUp: r.GivenUp.Load(),
@@ -141,7 +127,7 @@ func (g *gateway) counts() metrics.Counts {
 
 // watch asks the checks often enough for the log, the metrics and the gRPC
 // health service to be honest when nobody else asks.
-func (g *gateway) watch(ctx context.Context) {
+func (g *running) watch(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
@@ -156,20 +142,12 @@ func (g *gateway) watch(ctx context.Context) {
 
 // stop drains and closes the gateway within shutdown.timeout, whatever clients
 // do.
-func (g *gateway) stop() {
+func (g *running) stop() {
 	g.stopping.Store(true)
 	g.health.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.Shutdown.Timeout)
 	defer cancel()
-	// Clients get most of the time, the log and the store the rest.
-	clients, cancelClients := context.WithTimeout(ctx, g.cfg.Shutdown.Timeout*3/4)
-	defer cancelClients()
-	var errs []error
-	if err := g.sessions.Drain(clients); err != nil {
-		g.log.Warn("sessions did not end in time and are cut", "sessions", g.sessions.Count())
-	}
-	g.grpc.Stop(clients)
-	errs = append(errs, g.sessions.Close(ctx), g.router.Close(ctx))
+	errs := []error{g.core.Stop(ctx)}
 	for _, s := range g.servers {
 		s.Close(ctx)
 	}
