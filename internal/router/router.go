@@ -120,7 +120,7 @@ func (r *Router) newPartition(id int, name string, o Options) *partition {
 	p.reader.p = p
 	p.writer = streams.NewWriter(streams.WriterOptions[pending]{
 		Driver: o.Driver, Partition: id, Name: name, Logger: r.log, Timeout: o.PublishTimeout,
-		Settled: p.settled, Follows: follows,
+		Settled: p.settled, Follows: follows, FollowsKey: followsKey,
 	})
 	return p
 }

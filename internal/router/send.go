@@ -2,6 +2,7 @@ package router
 
 import (
 	"errors"
+	"hash/maphash"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -28,6 +29,9 @@ type pending struct {
 func follows(failed, later *pending) bool {
 	return failed.sender != nil && failed.key == later.key
 }
+
+// followsKey is equal for what follows reports.
+func followsKey(p *pending) uint64 { return maphash.Comparable(digestSeed, p.key) }
 
 // Send takes a client's message on its way: decide, check, stamp, publish,
 // deliver. It returns before the message is stored; the receipt, if one was
