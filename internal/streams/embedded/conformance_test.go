@@ -11,8 +11,8 @@ import (
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 )
 
+// The suite counts goroutines, so that nothing may run beside it.
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	streamstest.Run(t, streamstest.Harness{
 		New: func(t *testing.T, partitions int) streamstest.Log {
 			return logIn(t, t.TempDir()+"/gateway.db", partitions)
