@@ -14,7 +14,7 @@ import (
 
 // What dev keeps in its data directory.
 const (
-	devKeyFile      = "dev.hs256"
+	devKeyFile      = "aether-dev.hs256"
 	devOperatorFile = "operator.jwt"
 	devStateFile    = "aether.db"
 	devAddressFile  = "address"
