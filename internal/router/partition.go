@@ -23,7 +23,6 @@ type partition struct {
 	reader reader
 
 	mu     sync.Mutex
-	closed bool
 	seq    uint64 // the last origin_seq given
 	seen   uint64 // the last own origin_seq that the tail has shown
 	stored uint64 // the last own origin_seq that is confirmed

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -193,7 +194,7 @@ func (g *group) giveBack(position uint64, attempts uint8, delay time.Duration) {
 	var try func()
 	try = func() {
 		raw, err := r.fetch(g.p, streams.Position(position))
-		if err == errGone || r.now().Sub(started) > returnedFor {
+		if errors.Is(err, errGone) || r.now().Sub(started) > returnedFor {
 			r.giveUp(g.topic, position, attempts)
 			g.forget()
 			return
