@@ -100,14 +100,18 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 			err = errors.Join(err, b.close())
 		}
 	}()
-	if cfg.Postgres.Migrate {
-		if err := migrateUp(ctx, cfg.Postgres.URL); err != nil {
-			return nil, err
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	positions, err := openPostgres(ctx, cfg.Postgres.URL, log)
+	var positions *postgres.Store
+	err = untilAnswered(ctx, log, func() (err error) {
+		if cfg.Postgres.Migrate {
+			if err := migrateUp(ctx, cfg.Postgres.URL); err != nil {
+				return err
+			}
+		}
+		positions, err = postgres.Open(ctx, cfg.Postgres.URL, postgres.Options{})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +138,14 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	return b, nil
 }
 
-// openPostgres waits for a database that is only just starting.
-func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres.Store, error) {
+// untilAnswered repeats fn while the database, which may be only just starting,
+// does not answer.
+func untilAnswered(ctx context.Context, log *slog.Logger, fn func() error) error {
 	for {
-		positions, err := postgres.Open(ctx, url, postgres.Options{})
+		err := fn()
 		var schema *store.SchemaError
 		if err == nil || errors.Is(err, postgres.ErrURL) || errors.As(err, &schema) || answered(err) {
-			return positions, err
+			return err
 		}
 		log.Warn("the database is not ready, trying again", "error", err)
 		pause := time.NewTimer(time.Second)
@@ -148,7 +153,7 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres.
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, err
+			return err
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 type process struct {
 	grpc, http string
 	signals    chan os.Signal
+	stdout     *bufio.Reader
 	stderr     *buffer
 	exit       chan int
 	rest       chan string // what came on standard output after the first line
@@ -26,27 +27,41 @@ type process struct {
 // if the test has not done so.
 func launch(t *testing.T, environ []string, args ...string) *process {
 	t.Helper()
+	g := begin(t, environ, args...)
+	g.await(t)
+	return g
+}
+
+// begin runs a serving command and waits for nothing.
+func begin(t *testing.T, environ []string, args ...string) *process {
+	t.Helper()
 	r, w := io.Pipe()
-	g := &process{signals: make(chan os.Signal), stderr: &buffer{}, exit: make(chan int, 1), rest: make(chan string, 1)}
+	g := &process{
+		signals: make(chan os.Signal), stderr: &buffer{}, exit: make(chan int, 1), rest: make(chan string, 1), stdout: bufio.NewReader(r),
+	}
 	go func() {
 		code := run(args, &program{stdin: strings.NewReader(""), stdout: w, stderr: g.stderr, environ: environ, signals: g.signals})
 		_ = w.Close()
 		g.exit <- code
 	}()
-	lines := bufio.NewReader(r)
-	line, err := lines.ReadString('\n')
+	return g
+}
+
+// await waits for the ready line.
+func (g *process) await(t *testing.T) {
+	t.Helper()
+	line, err := g.stdout.ReadString('\n')
 	if err != nil {
-		t.Fatalf("gateway %s: exit %d before it was ready\n%s", strings.Join(args, " "), <-g.exit, g.stderr)
+		t.Fatalf("exit %d before it was ready\n%s", <-g.exit, g.stderr)
 	}
 	if n, err := fmt.Sscanf(line, "ready grpc=%s http=%s\n", &g.grpc, &g.http); n != 2 {
 		t.Fatalf("the first line is %q: %v", line, err)
 	}
 	go func() {
-		rest, _ := io.ReadAll(lines)
+		rest, _ := io.ReadAll(g.stdout)
 		g.rest <- string(rest)
 	}()
 	t.Cleanup(func() { g.stop(t) })
-	return g
 }
 
 // launchDev runs dev on free ports.
