@@ -151,13 +151,11 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 	m := in.box
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return true
-	}
 	if own && in.show(v.Seq, int64(position)) {
 		return true
 	}
-	if in.stopped {
+	if in.stopped || m.closed {
+		// What is left here must not be passed by the last commit (S5).
 		if !in.cut {
 			in.cut, in.cutAt = true, int64(position)-1
 		}
