@@ -9,10 +9,11 @@ import (
 // gateway is a deployment: a gateway and what it keeps its data in. Its
 // process may be killed and started again.
 type gateway struct {
-	mode string // "dev" or "serve"
-	env  []string
-	args []string
-	*process
+	mode     string // "dev" or "serve"
+	env      []string
+	args     []string
+	*process            // the running one
+	past     []*process // those that were killed or stopped
 }
 
 // common are settings of every gateway here: no limits, for tests send as fast
@@ -30,7 +31,7 @@ func startDev(tb testing.TB) *gateway {
 		mode: "dev", env: append([]string{"AETHER_JWT_KEY_FILE=" + keyFile}, common...),
 		args: []string{"dev", "--data-dir", tb.TempDir(), "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"},
 	}
-	g.start(tb)
+	g.begin(tb)
 	return g
 }
 
@@ -47,21 +48,30 @@ func startServe(tb testing.TB, broker, database string) *gateway {
 	if _, stderr, code, err := command(g.env, "migrate", "up"); err != nil || code != 0 {
 		tb.Fatalf("gateway migrate up: exit %d, %v\n%s", code, err, stderr)
 	}
-	g.start(tb)
+	g.begin(tb)
 	return g
 }
 
-// start starts the process, on the data that an earlier one has left.
-func (g *gateway) start(tb testing.TB) {
+// begin starts the first process. When the test ends the last one must end
+// cleanly.
+func (g *gateway) begin(tb testing.TB) {
 	tb.Helper()
 	g.process = launch(tb, g.env, g.args...)
+	tb.Cleanup(func() {
+		g.terminate()
+		g.awaitExit(25 * time.Second)
+		for _, p := range append(g.past, g.process) {
+			p.finish()
+		}
+	})
 }
 
-// stop ends the process as a service manager does.
-func (g *gateway) stop() {
+// restart starts a process on the data that the present one, which has ended,
+// has left. Its ports are others.
+func (g *gateway) restart() {
 	g.tb.Helper()
-	g.terminate()
-	g.awaitExit(25 * time.Second)
+	g.past = append(g.past, g.process)
+	g.process = launch(g.tb, g.env, g.args...)
 }
 
 // ready asks /readyz.

@@ -185,6 +185,13 @@ func (p *peer) leaves() {
 	p.conn.Close()
 }
 
+// synced waits until the gateway has handled all that this peer has sent: it
+// answers what comes last.
+func (p *peer) synced() {
+	p.tb.Helper()
+	p.refused("ERR_INVALID_TOPIC", chat("nowhere", ""))
+}
+
 // beats waits for n heartbeats, which come once in a second of silence.
 func (p *peer) beats(n int) {
 	p.tb.Helper()

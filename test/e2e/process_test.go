@@ -30,20 +30,26 @@ type process struct {
 	first chan string
 }
 
-// launch starts the program and waits for its ready line. What went wrong in
-// it is reported when the test ends, data races above all.
+// launch starts the program and waits for its ready line. Whoever launches it
+// must see to it that finish is called.
 func launch(tb testing.TB, env []string, args ...string) *process {
 	tb.Helper()
 	p := begin(tb, env, args...)
+	fail := func(format string, args ...any) {
+		tb.Helper()
+		tb.Errorf(format, args...)
+		p.finish()
+		tb.FailNow()
+	}
 	select {
 	case line := <-p.first:
 		if _, err := fmt.Sscanf(line, "ready grpc=%s http=%s", &p.grpc, &p.http); err != nil {
-			tb.Fatalf("the first line on standard output is %q: %v", line, err)
+			fail("the first line on standard output is %q: %v", line, err)
 		}
 	case <-p.done:
-		tb.Fatalf("gateway %s ended before it was ready: %v", args[0], p.state)
+		fail("gateway %s ended before it was ready: %v", args[0], p.state)
 	case <-time.After(patience):
-		tb.Fatalf("gateway %s is not ready after %v", args[0], patience)
+		fail("gateway %s is not ready after %v", args[0], patience)
 	}
 	return p
 }
@@ -70,7 +76,6 @@ func begin(tb testing.TB, env []string, args ...string) *process {
 	started := make(chan error, 1)
 	go p.run(cmd, stdout, writer, started)
 	check(tb, <-started)
-	tb.Cleanup(p.finish)
 	return p
 }
 
@@ -147,7 +152,8 @@ func (p *process) awaitExit(within time.Duration) {
 	}
 }
 
-// finish ends the process and looks at what it has left in its log.
+// finish ends the process and reports what went wrong in it, data races above
+// all.
 func (p *process) finish() {
 	p.kill()
 	if len(p.extra) > 0 {

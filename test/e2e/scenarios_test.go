@@ -34,6 +34,7 @@ var scenarios = []struct {
 	{"nack", testNack},
 	{"nack and leave", testNackAndLeave},
 	{"bad acks", testBadAcks},
+	{"lagging", testLagging},
 	{"greeting", testGreeting},
 	{"duplicate identity", testDuplicateIdentity},
 	{"bad beginnings", testBadBeginnings},
@@ -41,6 +42,7 @@ var scenarios = []struct {
 	{"expiry", testExpiry},
 	{"bad sends", testBadSends},
 	{"bad frames", testBadFrames},
+	{"not UTF-8", testNotUTF8},
 	{"repeats", testRepeats},
 	{"expired messages", testExpiredMessages},
 	{"legacy", testLegacy},
@@ -57,7 +59,6 @@ func TestServe(t *testing.T) {
 }
 
 func play(t *testing.T, g *gateway) {
-	t.Cleanup(g.stop)
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

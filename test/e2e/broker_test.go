@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Confirms, and what the broker sends back, are held 300 ms while sessions
+// join: live deliveries come before their confirm, and order is kept.
+func testHeldConfirms(t *testing.T, f *faults) {
+	const hold, joins = 300 * time.Millisecond, 3
+	ws := workspace(t)
+	to := agent(ws, "i", "r")
+	f.proxy.DelayDown(hold)
+	defer f.proxy.DelayDown(0)
+	sender := connect(t, f.gateway, user(ws, "w", ws))
+	sender.stored(to.name, numbered("s", 1, 50)...)
+
+	var mu sync.Mutex
+	receipts, sent := map[string]time.Time{}, make(chan error, 1)
+	stop, answered := make(chan struct{}), make(chan error, 1)
+	total := make(chan int, 1)
+	go func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for n := 51; ; n++ {
+			select {
+			case <-stop:
+				total <- n - 51
+				sent <- nil
+				return
+			case <-tick.C:
+			}
+			m := chat(to.name, fmt.Sprintf("s %d", n))
+			m.RequestId = string(m.GetPayload())
+			if err := sender.send(m); err != nil {
+				total <- 0
+				sent <- err
+				return
+			}
+		}
+	}()
+	go func() {
+		have, want := 0, -1
+		for have != want {
+			select {
+			case want = <-total:
+				continue
+			default:
+			}
+			m, err := sender.recv()
+			if err != nil {
+				answered <- err
+				return
+			}
+			if r := m.GetReceipt(); r != nil {
+				mu.Lock()
+				receipts[r.GetRequestId()] = time.Now()
+				mu.Unlock()
+				have++
+			} else if m.GetError() != nil {
+				answered <- fmt.Errorf("an error: %v", m.GetError())
+				return
+			}
+		}
+		answered <- nil
+	}()
+
+	arrived := map[string]time.Time{}
+	last, lively := 0, 0
+	for range joins {
+		// What comes without a position is handed over live: at first what
+		// waited for the tail to catch up, then at once.
+		receiver := connect(t, f.gateway, to, client(2000))
+		for live, n := 0, 0; live < 250; n++ {
+			m := receiver.read()
+			text := string(m.GetPayload())
+			arrived[text] = time.Now()
+			_, number, err := parseNumbered(text)
+			check(t, err)
+			if number != last+1 || m.GetRedelivered() {
+				t.Fatalf("%q came after number %d (redelivered: %v)", text, last, m.GetRedelivered())
+			}
+			last = number
+			if m.Position == nil {
+				live++
+			} else {
+				live = 0
+			}
+			if n > 20_000 {
+				t.Fatal("the session does not become live")
+			}
+			receiver.acks(m.GetDeliveryId())
+		}
+		lively = last
+		receiver.leaves()
+	}
+	close(stop)
+	check(t, <-sent)
+	check(t, <-answered)
+	early := 0
+	for n := lively - 99; n <= lively; n++ {
+		text := fmt.Sprintf("s %d", n)
+		if lead := receipts[text].Sub(arrived[text]); lead > hold/3 {
+			early++
+		}
+	}
+	if early < 90 {
+		t.Errorf("%d of 100 live deliveries came well before their receipt", early)
+	}
+	// What was sent after the last one left is waiting; what was read is not.
+	receiver := connect(t, f.gateway, to)
+	sender.stored(to.name, "last")
+	receiver.acked = 1
+	for _, m := range receiver.until("last") {
+		_, number, err := parseNumbered(string(m.GetPayload()))
+		check(t, err)
+		if number != last+1 {
+			t.Fatalf("%q came after number %d", m.GetPayload(), last)
+		}
+		last = number
+	}
+	if want := 50 + len(receipts); last != want {
+		t.Errorf("the last number is %d, want %d", last, want)
+	}
+}
+
+// A broker that is killed under load and comes back: sends fail fast
+// meanwhile, delivery goes on soon after, everything with a receipt arrives.
+func testBrokerKilled(t *testing.T, f *faults) {
+	ws := workspace(t)
+	to := user(ws, "w", ws)
+	receiver := connect(t, f.gateway, to, client(2000))
+	crier, listener := connect(t, f.gateway, agent(ws, "i", "crier")), connect(t, f.gateway, agent(ws, "i", "listener"), auto)
+	l := newLoad(t, f.gateway, to.name, 5*time.Millisecond, crowd(ws))
+
+	var mu sync.Mutex
+	var got []string
+	newest := time.Time{} // when the newest message was sent that has come
+	reading := make(chan error, 1)
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(got) }
+	go func() {
+		lasts := 0
+		for lasts < 1 {
+			m, err := receiver.message()
+			if err != nil {
+				reading <- err
+				return
+			}
+			text := string(m.GetPayload())
+			if id := m.GetDeliveryId(); id >= receiver.acked+100 {
+				if err := receiver.acknowledge(id); err != nil {
+					reading <- err
+					return
+				}
+			}
+			if text == "last" {
+				lasts++
+				continue
+			}
+			at := l.sentAt(text)
+			mu.Lock()
+			got = append(got, text)
+			if at.After(newest) {
+				newest = at
+			}
+			mu.Unlock()
+		}
+		reading <- nil
+	}()
+	arrives := func(since time.Time) bool { mu.Lock(); defer mu.Unlock(); return newest.After(since) }
+
+	if !eventually(patience, func() bool { return count() > 500 }) {
+		t.Fatal("nothing arrives")
+	}
+	f.broker.Kill()
+	before := l.failed()
+	f.awaitReady(t, false, 10*time.Second)
+	if !eventually(patience, func() bool { return l.failed() > before+100 }) {
+		t.Fatal("sends do not fail while the broker is away")
+	}
+	f.broker.Start()
+	back := time.Now()
+	if !eventually(patience, func() bool { return arrives(back) }) {
+		t.Fatal("nothing that was sent after the broker's return arrives")
+	}
+	within(t, 15*time.Second, back, "the first delivery after the broker's return")
+	f.awaitReady(t, true, 15*time.Second)
+	crier.stored("ga::"+ws, "back again")
+	wantTexts(t, listener.until("back again"), nil)
+	more := count()
+	if !eventually(patience, func() bool { return count() > more+500 }) {
+		t.Error("delivery does not go on")
+	}
+	check(t, l.end())
+	crier.stored(to.name, "last")
+	if err := <-reading; err != nil {
+		t.Fatal(err)
+	}
+	l.verify(t, got)
+	if l.slowest > 6*time.Second {
+		t.Errorf("the slowest answer took %v, want less than 6 s", l.slowest)
+	}
+	for code := range l.errors {
+		if code != "ERR_UNAVAILABLE" && code != "ERR_PUBLISH_FAILED" {
+			t.Errorf("sends failed with %s", code)
+		}
+	}
+	t.Logf("%d stored, %v failed, the slowest answer after %v, %d delivered", l.storedCount(), l.errors, l.slowest, len(got))
+}

@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/aether-gateway/gateway/internal/faultproxy"
+	"github.com/aether-gateway/gateway/internal/testservices"
+)
+
+// faults are scenarios that need a gateway of their own, one after the other:
+// they kill it, or what it stands on.
+type faults struct {
+	*gateway
+	broker *testservices.Broker // nil under dev
+	proxy  *faultproxy.Proxy    // before the broker; nil under dev
+}
+
+func TestDevFaults(t *testing.T) {
+	t.Parallel()
+	f := &faults{gateway: startDev(t)}
+	f.play(t)
+}
+
+func TestServeFaults(t *testing.T) {
+	t.Parallel()
+	f := &faults{broker: testservices.NewBroker(t)}
+	f.proxy = faultproxy.New(t, fmt.Sprintf("127.0.0.1:%d", f.broker.StreamPort()))
+	f.gateway = startServe(t, fmt.Sprintf("rabbitmq-stream://guest:guest@%s/%%2f", f.proxy.Addr()), testservices.Postgres(t).URL())
+	f.play(t)
+}
+
+func (f *faults) play(t *testing.T) {
+	for _, s := range []struct {
+		name string
+		run  func(*testing.T, *faults)
+	}{
+		{"every workspace's events", testAllEvents},
+		{"hundred sends", testHundredSends},
+		{"gateway killed", testGatewayKilled},
+		{"gateway terminated", testGatewayTerminated},
+	} {
+		t.Run(s.name, func(t *testing.T) { s.run(t, f) })
+	}
+	if f.broker == nil {
+		return
+	}
+	t.Run("held confirms", func(t *testing.T) { testHeldConfirms(t, f) })
+	t.Run("broker killed", func(t *testing.T) { testBrokerKilled(t, f) })
+}

@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+)
+
+// load is senders that send numbered texts at a pace, each on a connection of
+// its own, and note how every send was answered. They never send a text again.
+type load struct {
+	tb      testing.TB
+	stop    chan struct{}
+	senders errgroup.Group
+	readers errgroup.Group
+
+	mu      sync.Mutex
+	at      map[string]time.Time // text → when it was sent
+	answers map[string]int       // text → how often it was answered
+	stored  map[string]bool
+	errors  map[string]int // code → how many
+	slowest time.Duration
+	hard    []string // errors that are not called retryable
+}
+
+// newLoad starts the senders. Their texts are "name n" from 1.
+func newLoad(tb testing.TB, g *gateway, to string, pace time.Duration, ids map[string]identity) *load {
+	tb.Helper()
+	l := &load{
+		tb: tb, stop: make(chan struct{}), at: map[string]time.Time{}, answers: map[string]int{},
+		stored: map[string]bool{}, errors: map[string]int{},
+	}
+	for name, id := range ids {
+		w := connect(tb, g, id, plain).wire
+		done := make(chan int, 1)
+		l.senders.Go(func() error {
+			n, err := l.send(w, to, name, pace)
+			done <- n
+			return err
+		})
+		l.readers.Go(func() error { return l.read(w, done) })
+	}
+	return l
+}
+
+func (l *load) send(w *wire, to, name string, pace time.Duration) (n int, err error) {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return n, nil
+		case <-tick.C:
+		}
+		text := fmt.Sprintf("%s %d", name, n+1)
+		m := chat(to, text)
+		m.RequestId = text
+		l.mu.Lock()
+		l.at[text] = time.Now()
+		l.mu.Unlock()
+		if err := w.send(m); err != nil {
+			return n, err
+		}
+		n++
+	}
+}
+
+// read notes answers until all sends have one, once the sender has stopped.
+func (l *load) read(w *wire, done chan int) error {
+	total, known := 0, false
+	for n := 0; ; n++ {
+		for !known {
+			select {
+			case total = <-done:
+				known = true
+				continue
+			default:
+			}
+			break
+		}
+		if known && n >= total {
+			return nil
+		}
+		m, err := w.await(func(m *down) bool { return m.GetReceipt() != nil || m.GetError() != nil })
+		if err != nil {
+			return err
+		}
+		l.note(m)
+	}
+}
+
+func (l *load) note(m *down) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := m.GetReceipt().GetRequestId() + m.GetError().GetRequestId()
+	l.answers[text]++
+	l.slowest = max(l.slowest, time.Since(l.at[text]))
+	if m.GetReceipt().GetStatus() == aetherv1.SendReceipt_STATUS_STORED {
+		l.stored[text] = true
+		return
+	}
+	l.errors[m.GetError().GetCode()]++
+	if !m.GetError().GetRetryable() && len(l.hard) < 5 {
+		l.hard = append(l.hard, m.GetError().String())
+	}
+}
+
+// storedCount returns how many receipts there are.
+func (l *load) storedCount() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.stored)
+}
+
+func (l *load) failed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, k := range l.errors {
+		n += k
+	}
+	return n
+}
+
+// sentAt returns when a text was sent.
+func (l *load) sentAt(text string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at[text]
+}
+
+// end stops the senders. The error is that of a connection that broke.
+func (l *load) end() error {
+	close(l.stop)
+	sent := l.senders.Wait()
+	if err := l.readers.Wait(); err != nil {
+		return err
+	}
+	return sent
+}
+
+// verify compares what was received with what has a receipt: all of that came,
+// each sender's in order, nothing twice.
+func (l *load) verify(t *testing.T, got []string) {
+	t.Helper()
+	came := map[string]bool{}
+	last := map[string]int{}
+	for _, text := range got {
+		who, n, err := parseNumbered(text)
+		check(t, err)
+		if n <= last[who] {
+			t.Errorf("%q came after %s %d", text, who, last[who])
+		}
+		last[who] = n
+		came[text] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	missing := 0
+	for text := range l.stored {
+		if !came[text] {
+			if missing++; missing <= 5 {
+				t.Errorf("%q has a receipt and did not come", text)
+			}
+		}
+	}
+	if missing > 0 {
+		t.Errorf("%d of %d messages with a receipt are lost", missing, len(l.stored))
+	}
+	for text, n := range l.answers {
+		if n != 1 {
+			t.Errorf("%q was answered %d times", text, n)
+		}
+	}
+	for _, e := range l.hard {
+		t.Errorf("an error that is not called retryable: %s", e)
+	}
+}
