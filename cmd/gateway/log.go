@@ -22,7 +22,7 @@ func newLogger(w io.Writer, level, format string) *slog.Logger {
 	}
 	terminal := isTerminal(w)
 	if format == "text" || format == "auto" && terminal {
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !terminal}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !terminal}))
 	}
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min}))
 }

@@ -47,8 +47,11 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"fly"}, 2, "fly"},
 		{[]string{"token", "create"}, 2, "--kind is missing"},
 		{[]string{"token", "create", "--kind", "god"}, 2, "--kind god does not exist"},
-		{[]string{"token", "create", "--kind", "agent", "--user", "u", "--workspace", "w"}, 2,
-			"for --kind agent --impl is missing, --spec is missing, --user is not taken"},
+		{
+			[]string{"token", "create", "--kind", "agent", "--user", "u", "--workspace", "w"},
+			2,
+			"for --kind agent --impl is missing, --spec is missing, --user is not taken",
+		},
 		{[]string{"token", "create", "--kind", "operator", "--ttl", "5"}, 2, "has no unit"},
 		{[]string{"token", "create", "--kind", "operator", "--data-dir", "a", "--key-file", "b"}, 2, "give one"},
 		{[]string{"token", "create", "--kind", "operator", "--data-dir", "/nowhere/at/all"}, 1, "start `gateway dev --data-dir /nowhere/at/all` once"},
