@@ -109,7 +109,8 @@ func (s *Sender) settle(requestID, messageID string, outcome streams.Outcome, du
 	case streams.Stored:
 		s.r.stats.Stored.Add(1)
 		if requestID != "" {
-			s.reply(appendReceipt(nil, requestID, messageID, duplicate))
+			var frame [receiptSize]byte // of most
+			s.reply(appendReceipt(frame[:0], requestID, messageID, duplicate))
 		}
 	case streams.NotStored:
 		s.r.stats.Failed.Add(1)
@@ -152,6 +153,8 @@ const (
 	fieldStatus    = 3
 	fieldDuplicate = 5
 )
+
+const receiptSize = 192
 
 // appendReceipt encodes a DownstreamMessage with a STORED receipt; there is
 // one for nearly every message.
