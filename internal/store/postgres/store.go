@@ -9,6 +9,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/migrate"
+	"github.com/aether-gateway/gateway/internal/store/tables"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -23,14 +24,14 @@ type Options struct {
 	// the context of its caller. The server is told to stop by itself after
 	// this time, too. Default 5 s.
 	Timeout time.Duration
-	// Now is the clock that says when a position was moved. Default
-	// [time.Now].
+	// Now is the clock that says when a row was written. Default [time.Now].
 	Now func() time.Time
 }
 
 // Store is a [store.Store] in a PostgreSQL database. It is safe for
 // concurrent use.
 type Store struct {
+	*tables.Tables
 	pool   *pgxpool.Pool
 	secret secret
 	o      Options
@@ -65,6 +66,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	setDefault(c.RuntimeParams, "application_name", "aether-gateway")
 
 	s := &Store{secret: newSecret(c), o: o}
+	s.Tables = tables.New(database{s}, tables.Options{Now: o.Now})
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, s.secret.wrap("open", err)
 	}
