@@ -104,7 +104,9 @@ func (p *partition) down(err error) {
 	p.marker = 0
 	p.upSince = time.Time{}
 	p.mu.Unlock()
-	p.r.log.Warn("the tail of a partition is down", "partition", p.id, "error", err)
+	if p.r.ctx.Err() == nil {
+		p.r.log.Warn("the tail of a partition is down", "partition", p.id, "error", err)
+	}
 }
 
 // mark writes a marker. If the log does not take it now, the router's clock

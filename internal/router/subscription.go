@@ -256,7 +256,9 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	if err := s.r.positions.Commit(ctx, commits); err != nil {
 		s.r.stats.CommitFailures.Add(1)
 		s.r.log.Warn("positions of an ended session could not be committed; its last messages will come again", "error", err)
+		return
 	}
+	s.r.stats.Commits.Add(uint64(len(commits)))
 }
 
 // awaitTail waits until the tail has shown every live delivery, so that those
