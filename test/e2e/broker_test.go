@@ -210,3 +210,46 @@ func testBrokerKilled(t *testing.T, f *faults) {
 	}
 	t.Logf("%d stored, %v failed, the slowest answer after %v, %d delivered", l.storedCount(), l.errors, l.slowest, len(got))
 }
+
+// Connections to the broker that break under load are made anew: the same
+// promises, without a broker's start to wait for.
+func testBrokerCut(t *testing.T, f *faults) {
+	const cuts = 5
+	ws := workspace(t)
+	to := agent(ws, "i", "r")
+	receiver := connect(t, f.gateway, to, client(5000))
+	l := newLoad(t, f.gateway, to.name, 2*time.Millisecond, crowd(ws))
+	var got []string
+	take := func(n int) {
+		t.Helper()
+		for range n {
+			m := receiver.read()
+			got = append(got, string(m.GetPayload()))
+			if id := m.GetDeliveryId(); id >= receiver.acked+100 {
+				receiver.acks(id)
+			}
+		}
+	}
+	for range cuts {
+		take(300)
+		f.proxy.Cut()
+		cut := time.Now()
+		for {
+			take(1)
+			if l.sentAt(got[len(got)-1]).After(cut) && l.isStored(got[len(got)-1]) {
+				break
+			}
+		}
+		within(t, atOnce, cut, "delivery after a cut")
+	}
+	take(100)
+	check(t, l.end())
+	last := connect(t, f.gateway, user(ws, "w", ws))
+	last.stored(to.name, "last")
+	got = append(got, texts(receiver.until("last"))...)
+	l.verify(t, got)
+	if l.slowest > 6*time.Second {
+		t.Errorf("the slowest answer took %v, want less than 6 s", l.slowest)
+	}
+	t.Logf("%d stored, %v failed, the slowest answer after %v", l.storedCount(), l.errors, l.slowest)
+}

@@ -51,6 +51,35 @@ func testDuplicateIdentity(t *testing.T, g *gateway) {
 	}
 }
 
+// Whoever has the session's id takes it over; the old stream is told, and
+// nothing is lost or comes twice that was acknowledged.
+func testResume(t *testing.T, g *gateway) {
+	ws := workspace(t)
+	to := agent(ws, "i", "s")
+	sender := connect(t, g, user(ws, "w", ws))
+	old := connect(t, g, to)
+	sender.stored(to.name, numbered("m", 1, 10)...)
+	for range 10 {
+		old.read()
+	}
+	old.acks(4)
+	old.synced()
+	begun := time.Now()
+	next := connect(t, g, to, func(i *aetherv1.InitConnection) { i.ResumeSessionId = old.ack.GetSessionId() })
+	within(t, atOnce, begun, "taking over a session")
+	if !next.ack.GetResumed() || next.ack.GetSessionId() == old.ack.GetSessionId() {
+		t.Errorf("the acknowledgement is %v", next.ack)
+	}
+	signal, err := old.await(func(m *down) bool { return m.GetSignal() != nil })
+	check(t, err)
+	if s := signal.GetSignal(); s.GetType() != aetherv1.Signal_SIGNAL_TYPE_FORCE_DISCONNECT || s.GetCode() != "SUPERSEDED" {
+		t.Errorf("the old stream got the signal %v", s)
+	}
+	wantStatus(t, "the old stream", old.end(), codes.Aborted)
+	sender.stored(to.name, "last")
+	wantTexts(t, next.until("last"), numbered("m", 5, 10))
+}
+
 // The first frames come in their order, and say what a client may rely on.
 func testGreeting(t *testing.T, g *gateway) {
 	ws := workspace(t)

@@ -46,5 +46,6 @@ func (f *faults) play(t *testing.T) {
 		return
 	}
 	t.Run("held confirms", func(t *testing.T) { testHeldConfirms(t, f) })
+	t.Run("broker connections cut", func(t *testing.T) { testBrokerCut(t, f) })
 	t.Run("broker killed", func(t *testing.T) { testBrokerKilled(t, f) })
 }

@@ -117,6 +117,13 @@ func (l *load) storedCount() int {
 	return len(l.stored)
 }
 
+// isStored says whether a text has a receipt.
+func (l *load) isStored(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stored[text]
+}
+
 func (l *load) failed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,6 +14,7 @@ var scenarios = []struct {
 }{
 	// The longest first: a minute of waiting, beside all others.
 	{"AUTO reader killed", testAutoReaderKilled},
+	{"AUTO reader gone", testAutoEnds},
 	{"never connected", testNeverConnected},
 	{"idle reconnects", testIdleReconnects},
 	{"slow reader of its own mail", testSlowReader},
@@ -29,6 +30,7 @@ var scenarios = []struct {
 	{"events", testEvents},
 	{"metrics", testMetrics},
 	{"workers", testWorkers},
+	{"worker window", testWorkerWindow},
 	{"window", testWindow},
 	{"holes", testHoles},
 	{"nack", testNack},
@@ -37,6 +39,7 @@ var scenarios = []struct {
 	{"lagging", testLagging},
 	{"greeting", testGreeting},
 	{"duplicate identity", testDuplicateIdentity},
+	{"resume", testResume},
 	{"bad beginnings", testBadBeginnings},
 	{"credentials", testCredentials},
 	{"expiry", testExpiry},
