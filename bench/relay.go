@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"sync"
 
@@ -60,7 +61,7 @@ func (r *relay) Connect(st grpc.BidiStreamingServer[aetherv1.UpstreamMessage, ae
 	}
 	for {
 		up, err := st.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

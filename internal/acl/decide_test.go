@@ -175,7 +175,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%s → %s: %q, want %q", c.p.Kind, c.to, got, c.want)
 		}
 	}
-	for r := range Reason(reasonEnd + 1) {
+	for r := range reasonEnd + 1 {
 		if r.String() == "" {
 			t.Errorf("reason %d has no text", r)
 		}

@@ -61,7 +61,7 @@ func guardOpen[R io.Closer](g *guard, stop <-chan struct{}, open func(context.Co
 		g.hung.Add(-1)
 	}()
 
-	end := error(context.DeadlineExceeded)
+	end := context.DeadlineExceeded
 	timer := g.clock.NewTimer(openTimeout)
 	defer timer.Stop()
 	select {

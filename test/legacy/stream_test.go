@@ -170,17 +170,20 @@ func TestExtensionsAreReportedAtAnyDepth(t *testing.T) {
 				SourceTopic: "ag::w::i::s", MessageId: "m", Topic: "ag::w::i::t", Position: proto.Uint64(0),
 				Metadata: map[string]string{"a": "1", "b": "2"},
 			}}},
-			"msg", []protowire.Number{100, 102, 106, 107},
+			"msg",
+			[]protowire.Number{100, 102, 106, 107},
 		},
 		{
 			"a member of the oneof",
 			&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Gap{Gap: &aetherv1.HistoryGap{Topic: "ga::w"}}},
-			"", []protowire.Number{101},
+			"",
+			[]protowire.Number{101},
 		},
 		{
 			"outside of the oneof",
 			&aetherv1.DownstreamMessage{Batch: []*aetherv1.DownstreamMessage{{}, {}}},
-			"", []protowire.Number{110},
+			"",
+			[]protowire.Number{110},
 		},
 	}
 	stream := dial(t, func(s aetherv1.AetherGateway_ConnectServer) error {
