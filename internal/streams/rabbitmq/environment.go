@@ -130,7 +130,7 @@ func (d *Driver) declare(ctx context.Context) error {
 // advertised names the setting when an advertised address does not answer.
 func advertised(err error) error {
 	var e *Error
-	if errors.As(err, &e) && e.Kind == ErrUnreachable {
+	if errors.As(err, &e) && errors.Is(e.Kind, ErrUnreachable) {
 		return &Error{Op: e.Op, Host: e.Host, Kind: ErrAdvertisedHost, Err: e.Err}
 	}
 	return err
