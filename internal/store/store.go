@@ -55,6 +55,7 @@ type Positions interface {
 // Store is a whole engine.
 type Store interface {
 	Positions
+	Notes
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

@@ -144,6 +144,12 @@ func everyCall(s store.Store) map[string]error {
 	_, errs["PositionsUnder"] = s.PositionsUnder(ctx, "a")
 	errs["Commit"] = s.Commit(ctx, []store.Commit{{Identity: "i", Address: "a", Position: 1}})
 	_, errs["ExpirePositions"] = s.ExpirePositions(ctx, time.UnixMilli(0))
+	_, errs["NoteAbsence"] = s.NoteAbsence(ctx, []store.Note{{Address: "a"}})
+	_, _, errs["Note"] = s.Note(ctx, "a")
+	_, errs["RaiseNotes"] = s.RaiseNotes(ctx, []store.Raise{{Address: "b", To: 1}})
+	_, errs["DeleteNotes"] = s.DeleteNotes(ctx, []store.Note{{Address: "b"}})
+	_, errs["ExpireNotes"] = s.ExpireNotes(ctx, time.UnixMilli(0))
+	_, errs["CountNotes"] = s.CountNotes(ctx)
 	errs["Ping"] = s.Ping(ctx)
 	return errs
 }
@@ -248,7 +254,7 @@ func TestExhaustedPool(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "lock table positions"); err != nil {
+		if _, err := tx.ExecContext(ctx, "lock table positions, notes"); err != nil {
 			return err
 		}
 		for name, err := range everyCall(s) {

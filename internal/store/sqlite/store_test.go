@@ -91,6 +91,44 @@ func TestMovedAt(t *testing.T) {
 	}
 }
 
+// A note that is written again lives on, also if its position stays: the mail
+// behind it is as new.
+func TestNotesLiveAsLongAsTheirMail(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	file := openFile(t, t.TempDir()+"/gateway.db")
+	if err := sqlite.Migrate(ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1000)
+	s, err := sqlite.Open(ctx, file, sqlite.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := func(addresses ...string) {
+		t.Helper()
+		for _, a := range addresses {
+			if _, err := s.NoteAbsence(ctx, []store.Note{{Address: a, Position: uint64(now.UnixMilli())}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	note("rests", "repeated", "raised")
+	now = time.UnixMilli(2000)
+	note("repeated")
+	if n, err := s.RaiseNotes(ctx, []store.Raise{{Address: "raised", From: 1000, To: 1500}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := s.ExpireNotes(ctx, time.UnixMilli(2000)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	for address, want := range map[string]uint64{"repeated": 1000, "raised": 1500} {
+		if got, ok, err := s.Note(ctx, address); got != want || !ok || err != nil {
+			t.Errorf("%s: %d, %v, %v", address, got, ok, err)
+		}
+	}
+}
+
 func TestSchemaVersions(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -16,6 +16,28 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+var positionTests = []test{
+	{"NoPosition", noPosition},
+	{"ZeroIsAPosition", zeroIsAPosition},
+	{"NeverFalls", neverFalls},
+	{"Epochs", epochs},
+	{"KeysAreApart", keysAreApart},
+	{"RepeatsInOneCall", repeatsInOneCall},
+	{"EpochsInOneCall", epochsInOneCall},
+	{"Ranges", ranges},
+	{"OddTexts", oddTexts},
+	{"RefusedTexts", refusedTexts},
+	{"PositionsOf", positionsOf},
+	{"PrefixIsLiteral", prefixIsLiteral},
+	{"LargeBatch", largeBatch},
+	{"ConcurrentCommits", concurrentCommits},
+	{"CancelledContext", cancelledContext},
+	{"Expire", expire},
+	{"ExpireMany", expireMany},
+	{"Reopen", reopen},
+	{"Ping", ping},
+}
+
 func noPosition(t *testing.T, b *bench) {
 	b.wantNone("us::u", "us::u")
 	if all := b.of("us::u"); len(all) != 0 {

@@ -6,6 +6,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/aether-gateway/gateway/internal/store"
@@ -20,32 +21,15 @@ type Engine struct {
 	New func(t *testing.T) (open func() store.Store)
 }
 
+// test is one promise.
+type test struct {
+	name string
+	run  func(*testing.T, *bench)
+}
+
 // Run runs the suite.
 func Run(t *testing.T, e Engine) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *bench)
-	}{
-		{"NoPosition", noPosition},
-		{"ZeroIsAPosition", zeroIsAPosition},
-		{"NeverFalls", neverFalls},
-		{"Epochs", epochs},
-		{"KeysAreApart", keysAreApart},
-		{"RepeatsInOneCall", repeatsInOneCall},
-		{"EpochsInOneCall", epochsInOneCall},
-		{"Ranges", ranges},
-		{"OddTexts", oddTexts},
-		{"RefusedTexts", refusedTexts},
-		{"PositionsOf", positionsOf},
-		{"PrefixIsLiteral", prefixIsLiteral},
-		{"LargeBatch", largeBatch},
-		{"ConcurrentCommits", concurrentCommits},
-		{"CancelledContext", cancelledContext},
-		{"Expire", expire},
-		{"ExpireMany", expireMany},
-		{"Reopen", reopen},
-		{"Ping", ping},
-	} {
+	for _, test := range slices.Concat(positionTests, noteTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			open := e.New(t)

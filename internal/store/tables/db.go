@@ -116,3 +116,34 @@ func one(r Reader, query string, args []any, dest ...any) (found bool, err error
 	})
 	return found, err
 }
+
+// bulk is a statement for n rows that answers nothing.
+func (t *Tables) bulk(ctx context.Context, what string, b *Bulk, n int, args ...any) (changed int64, err error) {
+	err = t.db.Write(ctx, what, func(w Writer) (err error) {
+		changed, err = w.Bulk(b, n, nil, args...)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return changed, nil
+}
+
+// counts returns the numbers of a query, by the text before each.
+func (t *Tables) counts(ctx context.Context, what, query string) (map[string]int64, error) {
+	var counts map[string]int64
+	err := t.db.Read(ctx, what, func(r Reader) error {
+		counts = map[string]int64{}
+		return r.Query(query, nil, func(scan Scan) error {
+			var text string
+			var n int64
+			err := scan(&text, &n)
+			counts[text] = n
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return counts, nil
+}
