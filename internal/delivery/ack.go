@@ -35,8 +35,9 @@ func (e *AckError) Error() string {
 	return fmt.Sprintf("delivery %d %s", e.ID, e.Reason)
 }
 
-// Ack acknowledges every delivery up to an id. Repeating the last call, or
-// falling below it, is an error: it is how a client with mixed-up sessions
+// Ack acknowledges every delivery up to an id but those that were nacked, which
+// come again under another id. Repeating the last call, or falling below it, is
+// an error: it is how a client with mixed-up sessions
 // shows.
 func (m *Mailbox) Ack(upTo uint64) error {
 	m.mu.Lock()
@@ -47,10 +48,12 @@ func (m *Mailbox) Ack(upTo uint64) error {
 	if upTo <= m.upTo {
 		return &AckError{upTo, AckTwice}
 	}
-	m.upTo = upTo
-	for id := m.ledger.first; id <= upTo; id++ {
-		m.done(id)
+	for id := max(m.ledger.first, m.upTo+1); id <= upTo; id++ {
+		if m.ledger.at(id).flags&recordNacked == 0 {
+			m.done(id)
+		}
 	}
+	m.upTo = upTo
 	m.ledger.trim()
 	m.signal()
 	return nil

@@ -306,7 +306,7 @@ func (in *Inbox) Redeliver(id uint64, v *envelope.View, position uint64, attempt
 		return true
 	}
 	if !in.expired(v) {
-		if _, ok := m.offer(in, v, int64(position), attempts); !ok {
+		if _, ok := m.queue(in, v, int64(position), attempts); !ok {
 			return false
 		}
 	}

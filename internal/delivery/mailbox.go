@@ -177,8 +177,7 @@ func (m *Mailbox) dropOldest() {
 
 // room reports whether a tracked frame fits.
 func (m *Mailbox) room(size int) bool {
-	if m.tracked.frames > 0 &&
-		(m.tracked.bytes+size > m.opts.QueueBytes || m.tracked.frames >= maxQueueFrames) {
+	if !m.laneRoom(size) {
 		return false
 	}
 	if m.opts.Mode == Auto {
@@ -187,14 +186,27 @@ func (m *Mailbox) room(size int) bool {
 	return m.ledger.len() < openRecords*m.opts.MaxUnacked
 }
 
+func (m *Mailbox) laneRoom(size int) bool {
+	return m.tracked.frames == 0 ||
+		m.tracked.bytes+size <= m.opts.QueueBytes && m.tracked.frames < maxQueueFrames
+}
+
 // offer queues a tracked delivery. The lock is held.
 func (m *Mailbox) offer(in *Inbox, v *envelope.View, position int64, attempts uint8) (id uint64, ok bool) {
+	if !m.room(0) {
+		return 0, false
+	}
+	return m.queue(in, v, position, attempts)
+}
+
+// queue is offer for a delivery that replaces another: no hole stops it (S6).
+func (m *Mailbox) queue(in *Inbox, v *envelope.View, position int64, attempts uint8) (id uint64, ok bool) {
 	d := envelope.Delivery{ID: m.ledger.next, Redelivered: attempts > 0}
 	if position != none {
 		d.Position, d.Known = uint64(position), true
 	}
 	size := v.FrameSize(d)
-	if m.deaf || !m.room(size) {
+	if m.deaf || !m.laneRoom(size) {
 		return 0, false
 	}
 	id = m.ledger.add(record{inbox: in, position: position, attempts: attempts})

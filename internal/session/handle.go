@@ -60,7 +60,8 @@ func (s *Session) acknowledge(a *aetherv1.DeliveryAck) {
 	}
 }
 
-// acks does all that can be done and returns the first refusal.
+// acks does all that can be done and returns the first refusal. Nacks go
+// first: what is nacked is not meant by a cumulative acknowledgement.
 func (s *Session) acks(a *aetherv1.DeliveryAck) error {
 	var first error
 	note := func(err error) {
@@ -68,18 +69,18 @@ func (s *Session) acks(a *aetherv1.DeliveryAck) error {
 			first = err
 		}
 	}
-	if a.GetUpTo() != 0 {
-		note(s.box.Ack(a.GetUpTo()))
-	}
-	for _, id := range a.GetIds() {
-		note(s.box.AckOne(id))
-	}
 	for _, n := range a.GetNack() {
 		nacked, err := s.box.Nack(n.GetDeliveryId(), n.GetRequeue())
 		note(err)
 		if err == nil && n.GetRequeue() {
 			s.m.o.Router.Nacked(nacked)
 		}
+	}
+	if a.GetUpTo() != 0 {
+		note(s.box.Ack(a.GetUpTo()))
+	}
+	for _, id := range a.GetIds() {
+		note(s.box.AckOne(id))
 	}
 	return first
 }
