@@ -8,7 +8,9 @@
 package envelope
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -66,48 +68,27 @@ type Envelope struct {
 
 // Append appends the encoded envelope to dst.
 func (e *Envelope) Append(dst []byte) []byte {
-	dst = appendString(dst, fieldSource, e.Source)
-	if len(e.Payload) > 0 {
-		dst = protowire.AppendTag(dst, fieldPayload, protowire.BytesType)
-		dst = protowire.AppendBytes(dst, e.Payload)
-	}
+	dst = appendBytes(dst, fieldSource, e.Source)
+	dst = appendBytes(dst, fieldPayload, e.Payload)
 	dst = appendVarint(dst, fieldType, uint64(int64(e.Type)))
 	dst = appendVarint(dst, fieldTimestamp, uint64(e.TimestampMS))
 	for k, v := range e.Metadata {
-		dst = protowire.AppendTag(dst, fieldMetadata, protowire.BytesType)
-		dst = protowire.AppendVarint(dst, uint64(2+protowire.SizeBytes(len(k))+protowire.SizeBytes(len(v))))
-		dst = protowire.AppendTag(dst, 1, protowire.BytesType)
-		dst = protowire.AppendString(dst, k)
-		dst = protowire.AppendTag(dst, 2, protowire.BytesType)
-		dst = protowire.AppendString(dst, v)
+		dst = appendTag(dst, fieldMetadata, bytesType)
+		dst = appendLength(dst, 2+sizeLength(len(k))+sizeLength(len(v)))
+		dst = append(appendLength(appendTag(dst, 1, bytesType), len(k)), k...)
+		dst = append(appendLength(appendTag(dst, 2, bytesType), len(v)), v...)
 	}
-	dst = appendString(dst, fieldWorkspace, e.Workspace)
-	dst = appendString(dst, fieldMessageID, e.MessageID)
-	dst = appendString(dst, fieldSubject, e.Subject)
-	dst = appendString(dst, fieldTopic, e.Topic)
+	dst = appendBytes(dst, fieldWorkspace, e.Workspace)
+	dst = appendBytes(dst, fieldMessageID, e.MessageID)
+	dst = appendBytes(dst, fieldSubject, e.Subject)
+	dst = appendBytes(dst, fieldTopic, e.Topic)
 	if e.Origin != 0 {
-		dst = protowire.AppendTag(dst, fieldOrigin, protowire.Fixed64Type)
-		dst = protowire.AppendFixed64(dst, e.Origin)
+		dst = appendTag(dst, fieldOrigin, fixed64Type)
+		dst = binary.LittleEndian.AppendUint64(dst, e.Origin)
 	}
 	dst = appendVarint(dst, fieldOriginSeq, e.Seq)
 	dst = appendVarint(dst, fieldExpiresAt, uint64(e.ExpiresAtMS))
 	return appendVarint(dst, fieldKind, uint64(e.Kind))
-}
-
-func appendString(dst []byte, field protowire.Number, s string) []byte {
-	if s == "" {
-		return dst
-	}
-	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	return protowire.AppendString(dst, s)
-}
-
-func appendVarint(dst []byte, field protowire.Number, v uint64) []byte {
-	if v == 0 {
-		return dst
-	}
-	dst = protowire.AppendTag(dst, field, protowire.VarintType)
-	return protowire.AppendVarint(dst, v)
 }
 
 // View is a decoded envelope. Its slices point into the bytes it was read
@@ -130,37 +111,38 @@ type View struct {
 func (v *View) Parse(b []byte) error {
 	*v = View{raw: b}
 	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
+		tag, n := uvarint(b)
+		if n < 1 || tag < 1<<3 || tag > math.MaxUint32 {
 			return ErrMalformed
 		}
 		b = b[n:]
-		switch typ {
-		case protowire.BytesType:
-			val, n := protowire.ConsumeBytes(b)
-			if n < 0 {
+		field := uint32(tag >> 3)
+		switch uint32(tag & 7) {
+		case bytesType:
+			size, n := uvarint(b)
+			if n < 1 || size > uint64(len(b)-n) {
 				return ErrMalformed
 			}
-			b = b[n:]
-			v.setBytes(num, val)
-		case protowire.VarintType:
-			val, n := protowire.ConsumeVarint(b)
-			if n < 0 {
+			end := n + int(size)
+			v.setBytes(field, b[n:end])
+			b = b[end:]
+		case varintType:
+			val, n := uvarint(b)
+			if n < 1 {
 				return ErrMalformed
 			}
+			v.setVarint(field, val)
 			b = b[n:]
-			v.setVarint(num, val)
-		case protowire.Fixed64Type:
-			val, n := protowire.ConsumeFixed64(b)
-			if n < 0 {
+		case fixed64Type:
+			if len(b) < 8 {
 				return ErrMalformed
 			}
-			b = b[n:]
-			if num == fieldOrigin {
-				v.Origin = val
+			if field == fieldOrigin {
+				v.Origin = binary.LittleEndian.Uint64(b)
 			}
+			b = b[8:]
 		default:
-			n := protowire.ConsumeFieldValue(num, typ, b)
+			n := protowire.ConsumeFieldValue(protowire.Number(field), protowire.Type(tag&7), b)
 			if n < 0 {
 				return ErrMalformed
 			}
@@ -170,15 +152,15 @@ func (v *View) Parse(b []byte) error {
 	return nil
 }
 
-func (v *View) setBytes(num protowire.Number, val []byte) {
-	switch num {
+func (v *View) setBytes(field uint32, val []byte) {
+	switch field {
 	case fieldSource:
 		v.Source = val
 	case fieldPayload:
 		v.Payload = val
 	case fieldMetadata:
 		v.hasMetadata = true
-		v.metadata += sizeTag(frameMetadata) + protowire.SizeBytes(len(val))
+		v.metadata += sizeTag(frameMetadata) + sizeLength(len(val))
 	case fieldWorkspace:
 		v.Workspace = val
 	case fieldOnBehalf:
@@ -192,8 +174,8 @@ func (v *View) setBytes(num protowire.Number, val []byte) {
 	}
 }
 
-func (v *View) setVarint(num protowire.Number, val uint64) {
-	switch num {
+func (v *View) setVarint(field uint32, val uint64) {
+	switch field {
 	case fieldType:
 		v.Type = int32(val)
 	case fieldTimestamp:

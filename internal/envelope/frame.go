@@ -33,8 +33,8 @@ type Delivery struct {
 
 // AppendFrame appends the encoded aether.v1.DownstreamMessage that carries v.
 func (v *View) AppendFrame(dst []byte, d Delivery) []byte {
-	dst = protowire.AppendTag(dst, frameMessage, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(v.messageSize(d)))
+	dst = appendTag(dst, frameMessage, bytesType)
+	dst = appendLength(dst, v.messageSize(d))
 	dst = appendBytes(dst, frameSource, v.Source)
 	dst = appendBytes(dst, framePayload, v.Payload)
 	dst = appendVarint(dst, frameType, uint64(int64(v.Type)))
@@ -52,16 +52,14 @@ func (v *View) AppendFrame(dst []byte, d Delivery) []byte {
 		dst = v.appendMetadata(dst)
 	}
 	if d.Known {
-		dst = protowire.AppendTag(dst, framePosition, protowire.VarintType)
-		dst = protowire.AppendVarint(dst, d.Position)
+		dst = protowire.AppendVarint(appendTag(dst, framePosition, varintType), d.Position)
 	}
 	return dst
 }
 
 // FrameSize returns how many bytes AppendFrame appends.
 func (v *View) FrameSize(d Delivery) int {
-	n := v.messageSize(d)
-	return sizeTag(frameMessage) + protowire.SizeBytes(n)
+	return sizeTag(frameMessage) + sizeLength(v.messageSize(d))
 }
 
 func (v *View) messageSize(d Delivery) int {
@@ -100,34 +98,10 @@ func (v *View) appendMetadata(dst []byte) []byte {
 			return dst
 		}
 		if num == fieldMetadata && typ == protowire.BytesType {
-			dst = protowire.AppendTag(dst, frameMetadata, protowire.BytesType)
+			dst = appendTag(dst, frameMetadata, bytesType)
 			dst = append(dst, b[:m]...)
 		}
 		b = b[m:]
 	}
 	return dst
-}
-
-func appendBytes(dst []byte, field protowire.Number, b []byte) []byte {
-	if len(b) == 0 {
-		return dst
-	}
-	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	return protowire.AppendBytes(dst, b)
-}
-
-func sizeTag(field protowire.Number) int { return protowire.SizeTag(field) }
-
-func sizeBytes(field protowire.Number, b []byte) int {
-	if len(b) == 0 {
-		return 0
-	}
-	return sizeTag(field) + protowire.SizeBytes(len(b))
-}
-
-func sizeVarint(field protowire.Number, v uint64) int {
-	if v == 0 {
-		return 0
-	}
-	return sizeTag(field) + protowire.SizeVarint(v)
 }
