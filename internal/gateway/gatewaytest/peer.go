@@ -109,11 +109,13 @@ func (p *Peer) Recv() (*aetherv1.DownstreamMessage, error) {
 }
 
 // Until reads frames until want takes one, which it returns. What want does
-// not take is passed over.
+// not take is passed over. It gives up after a while, whatever comes meanwhile.
 func (p *Peer) Until(want func(*aetherv1.DownstreamMessage) bool) *aetherv1.DownstreamMessage {
 	p.tb.Helper()
+	timer := time.AfterFunc(patience, p.stop)
+	defer timer.Stop()
 	for {
-		m, err := p.Recv()
+		m, err := p.st.Recv()
 		if err != nil {
 			p.tb.Fatalf("waiting for a frame: %v", err)
 		}
