@@ -46,8 +46,8 @@ type Inbox struct {
 
 	box    *Mailbox
 	feeder Feeder
-	// at is the position up to which everything was handed on, while the
-	// inbox has not joined the tail (S1, S5).
+	// at is the position up to which everything was handed on before the
+	// inbox joined the tail (S1, S5).
 	at       int64
 	expected queue[expectation] // by rising seq (S3)
 	stopped  bool               // nothing new is taken (S7)
@@ -153,6 +153,9 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 	defer m.mu.Unlock()
 	if own && in.show(v.Seq, int64(position)) {
 		return true
+	}
+	if int64(position) <= in.at {
+		return true // a reader that was ahead of the tail has handed it on (S1)
 	}
 	if in.stopped || m.closed {
 		// What is left here must not be passed by the last commit (S5).
@@ -336,7 +339,7 @@ func (in *Inbox) Watermark(at int64) (position int64) {
 	m := in.box
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if in.feeder != FedByTail {
+	if in.feeder != FedByTail || at < in.at {
 		at = in.at
 	}
 	if in.cut {

@@ -29,7 +29,7 @@ type group struct {
 	mu       sync.Mutex
 	members  []*member
 	feeder   delivery.Feeder
-	position int64 // while it is not fed by the tail
+	position int64 // up to which it was fed before it joined the tail
 	returned int   // messages on their way to another worker
 }
 
@@ -58,6 +58,9 @@ func (g *group) wants(topic []byte) bool { return string(topic) == g.topic }
 // take gives the message to the least loaded worker that has credit. Nobody
 // left to take it: it is not kept.
 func (g *group) take(v *envelope.View, position uint64, _ bool) bool {
+	if int64(position) <= g.at() {
+		return true // a reader that was ahead of the tail has handed it on (S1)
+	}
 	return g.give(v, position, 0)
 }
 
