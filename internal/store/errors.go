@@ -9,9 +9,13 @@ var (
 	// ErrRange is returned for a position or epoch above 2^63-1, which no
 	// engine can hold. Nothing of the call was done.
 	ErrRange = errors.New("store: a number is beyond 2^63-1")
-	// ErrText is returned for an identity, address or prefix that is not valid
-	// UTF-8 or contains a zero byte. Nothing of the call was done.
+	// ErrText is returned for a text, such as an identity, address or prefix,
+	// that is not valid UTF-8 or contains a zero byte. Nothing of the call was
+	// done.
 	ErrText = errors.New("store: a text is not valid UTF-8 or contains a zero byte")
+	// ErrFenced is returned for a session that begins after one of a newer
+	// epoch. Nothing was done.
+	ErrFenced = errors.New("store: a session with a newer epoch has begun")
 )
 
 // SchemaError says that the database's tables are not those that this program

@@ -56,6 +56,7 @@ type Positions interface {
 type Store interface {
 	Positions
 	Notes
+	Marks
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

@@ -150,6 +150,12 @@ func everyCall(s store.Store) map[string]error {
 	_, errs["DeleteNotes"] = s.DeleteNotes(ctx, []store.Note{{Address: "b"}})
 	_, errs["ExpireNotes"] = s.ExpireNotes(ctx, time.UnixMilli(0))
 	_, errs["CountNotes"] = s.CountNotes(ctx)
+	_, errs["BeginSession"] = s.BeginSession(ctx, store.Session{Identity: "i", Address: "a"})
+	errs["CommitClean"] = s.CommitClean(ctx, []store.Commit{{Identity: "i", Address: "a", Position: 1}})
+	errs["TouchSessions"] = s.TouchSessions(ctx, []store.Session{{Identity: "i", Address: "a"}})
+	_, errs["Mark"] = s.Mark(ctx, "i", "a")
+	_, errs["ExpireMarks"] = s.ExpireMarks(ctx, time.UnixMilli(0))
+	_, errs["CountMarks"] = s.CountMarks(ctx)
 	errs["Ping"] = s.Ping(ctx)
 	return errs
 }
@@ -254,7 +260,7 @@ func TestExhaustedPool(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "lock table positions, notes"); err != nil {
+		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks"); err != nil {
 			return err
 		}
 		for name, err := range everyCall(s) {

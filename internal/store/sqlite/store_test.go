@@ -129,6 +129,52 @@ func TestNotesLiveAsLongAsTheirMail(t *testing.T) {
 	}
 }
 
+// The position of a session that ends or is touched is as new as that, also if
+// it did not move: what came after it is not older.
+func TestPositionsLiveAsLongAsTheirSessions(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	file := openFile(t, t.TempDir()+"/gateway.db")
+	if err := sqlite.Migrate(ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1000)
+	s, err := sqlite.Open(ctx, file, sqlite.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"rests", "begins", "ends", "touched", "another touched"} {
+		must(s.CommitClean(ctx, []store.Commit{{Identity: name, Address: "a", Position: 7, Epoch: 1}}))
+	}
+	now = time.UnixMilli(2000)
+	_, err = s.BeginSession(ctx, store.Session{Identity: "begins", Address: "a", Epoch: 1})
+	must(err)
+	must(s.CommitClean(ctx, []store.Commit{{Identity: "ends", Address: "a", Position: 7, Epoch: 1}}))
+	must(s.TouchSessions(ctx, []store.Session{
+		{Identity: "touched", Address: "a", Epoch: 1}, {Identity: "another touched", Address: "a", Epoch: 2},
+	}))
+	if n, err := s.ExpirePositions(ctx, time.UnixMilli(2000)); n != 2 || err != nil {
+		t.Errorf("%d positions, %v", n, err)
+	}
+	if n, err := s.ExpireMarks(ctx, time.UnixMilli(2000)); n != 2 || err != nil {
+		t.Errorf("%d marks, %v", n, err)
+	}
+	for _, name := range []string{"begins", "ends", "touched"} {
+		if _, ok, err := s.Position(ctx, name, "a"); !ok || err != nil {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
+	}
+	if m, err := s.Mark(ctx, "ends", "a"); err != nil || m != (store.Mark{Clean: true, Position: 7, At: now}) {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
 func TestSchemaVersions(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
