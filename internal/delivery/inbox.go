@@ -57,7 +57,8 @@ type Inbox struct {
 	heldSize int
 	hungry   bool  // is in the mailbox's list
 	moved    bool  // something became done since the last commit
-	commit   int64 // last committed
+	commit   int64 // last handed to the store
+	saved    int64 // last that the store has taken
 }
 
 type expectation struct {
@@ -74,9 +75,9 @@ type heldMessage struct {
 // NewInbox adds an inbox to a mailbox. It begins behind position; from the
 // start of the log if known is false.
 func (m *Mailbox) NewInbox(identity, address string, position uint64, known bool) *Inbox {
-	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none}
+	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none, saved: none}
 	if known {
-		in.at, in.commit = int64(position), int64(position)
+		in.at, in.commit, in.saved = int64(position), int64(position), int64(position)
 	}
 	return in
 }
@@ -185,6 +186,8 @@ func (in *Inbox) show(seq uint64, position int64) bool {
 	if shown {
 		if id := in.expected.at(n).id; id >= in.box.ledger.first {
 			in.box.ledger.at(id).position = position
+		} else {
+			in.moved = true // it was done before it had a position
 		}
 		n++
 	}
@@ -361,22 +364,31 @@ func (in *Inbox) Due() bool {
 	return due
 }
 
-// Committed records what was committed, and reports whether it moved.
-func (in *Inbox) Committed(position int64) bool {
+// Committing records what is handed to the store, and reports whether that is
+// more than was handed to it before. For the last time it is to be more than
+// the store has taken: what is on its way may fail.
+func (in *Inbox) Committing(position int64, last bool) bool {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()
-	if position <= in.commit {
+	if position <= in.saved || !last && position <= in.commit {
 		return false
 	}
 	in.commit = position
 	return true
 }
 
-// Uncommitted takes back that a position was committed: the store refused it.
+// Committed records that the store has taken what was handed to it.
+func (in *Inbox) Committed() {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.saved = in.commit
+}
+
+// Uncommitted records that the store has not taken what was handed to it.
 func (in *Inbox) Uncommitted() {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()
-	in.commit, in.moved = none, true
+	in.commit, in.moved = in.saved, true
 }
 
 // Unfinished returns the deliveries of an inbox that are not done, oldest

@@ -246,7 +246,16 @@ func (r *Router) commit(ctx context.Context) {
 		}
 		return
 	}
+	for _, s := range subs {
+		s.committed()
+	}
 	r.stats.Commits.Add(uint64(len(list)))
+}
+
+func (s *Subscription) committed() {
+	for _, in := range s.inboxes {
+		in.Committed()
+	}
 }
 
 // uncommitted makes all positions due again after a failed commit.

@@ -16,6 +16,8 @@ type memoryStore struct {
 	rows   map[string]store.Commit
 	n      int
 	broken bool
+	gate   chan struct{} // if set, the next commit waits for it, and fails
+	gated  chan struct{} // closed when it waits
 }
 
 var errBroken = errors.New("the store is broken")
@@ -47,6 +49,14 @@ func (m *memoryStore) PositionsUnder(_ context.Context, prefix string) ([]store.
 func (m *memoryStore) Commit(_ context.Context, commits []store.Commit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if gate := m.gate; gate != nil {
+		m.gate = nil
+		m.mu.Unlock()
+		close(m.gated)
+		<-gate
+		m.mu.Lock()
+		return errBroken
+	}
 	if m.broken {
 		return errBroken
 	}

@@ -292,7 +292,7 @@ func (s *Subscription) commits(final bool) []store.Commit {
 			continue
 		}
 		position := in.watermark()
-		if position == none || !in.Committed(position) {
+		if position == none || !in.Committing(position, final) {
 			continue
 		}
 		list = append(list, store.Commit{
