@@ -9,21 +9,52 @@ import (
 	"github.com/aether-gateway/gateway/internal/streams"
 )
 
-// readerIdle is how long the reader waits for an entry, although some must
-// come, before it takes its connection for dead.
-const readerIdle = 5 * time.Second
+const (
+	// readerIdle is how long a pass waits for an entry, although some must
+	// come, before it takes its connection for dead.
+	readerIdle = 5 * time.Second
+	// readerTurn is how long a pass goes on while somebody waits for whom it
+	// has come too far.
+	readerTurn = 250 * time.Millisecond
+	// readerPasses is how many consumers serve those who are behind.
+	readerPasses = 2
+)
 
 // reader reads a partition for all who are further behind than the ring
-// reaches. There is one consumer for all of them: it starts at the lowest
-// position that somebody waits for, and starts again there when nobody is
-// left in front of it (delivery rule C8).
+// reaches (delivery rule C8). At most two passes run at a time, each one
+// consumer: the first begins at the lowest position that waits for it, the
+// second with whoever has waited longest. A pass takes along everybody whose
+// place it comes by, and ends when nobody is left, or when its turn is over
+// and others wait: so nobody waits for the end of somebody else's reading.
 type reader struct {
 	p *partition
 
 	mu      sync.Mutex
-	waiting map[reading]bool // value: the present pass serves it
-	running bool
-	passed  chan struct{} // closed when the present pass serves nobody any more
+	waiting map[reading]*place
+	order   uint64
+	passes  [readerPasses]*pass
+}
+
+// place is where a reading waits.
+type place struct {
+	order uint64 // of arrival
+	pass  *pass  // that serves it; nil while it waits for one
+}
+
+// pass is one run over a part of the log.
+type pass struct {
+	at    int64 // everything up to here was shown to those it serves
+	began time.Time
+	over  chan struct{} // closed when it is to end
+}
+
+// end ends a pass. The reader's lock is held.
+func (p *pass) end() {
+	select {
+	case <-p.over:
+	default:
+		close(p.over)
+	}
 }
 
 // add makes the reader serve rd, whose feeder it is from now on.
@@ -31,11 +62,18 @@ func (r *reader) add(rd reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {
-		r.waiting = map[reading]bool{}
+		r.waiting = map[reading]*place{}
 	}
-	r.waiting[rd] = false
-	if !r.running {
-		r.running = r.p.r.spawn(r.run)
+	r.order++
+	r.waiting[rd] = &place{order: r.order}
+	for i := range r.passes {
+		if r.passes[i] == nil {
+			r.passes[i] = &pass{over: make(chan struct{})}
+			if !r.p.r.spawn(func(ctx context.Context) { r.run(ctx, i) }) {
+				r.passes[i] = nil
+			}
+			return
+		}
 	}
 }
 
@@ -46,57 +84,77 @@ func (r *reader) remove(rd reading) {
 	r.mu.Unlock()
 }
 
-func (r *reader) run(ctx context.Context) {
+// run makes passes as long as somebody waits for one.
+func (r *reader) run(ctx context.Context, i int) {
 	failures := 0
 	for {
-		start, ok := r.begin()
-		if !ok {
+		p := r.begin(i)
+		if p == nil {
 			return
 		}
-		if err := r.pass(ctx, start); err != nil {
-			if ctx.Err() != nil {
-				r.mu.Lock()
-				r.running = false
-				r.mu.Unlock()
-				return
-			}
-			failures++
-			r.p.r.log.Warn("cannot read a partition for those who are behind", "partition", r.p.id, "error", err)
-			wait(ctx, backoffAfter(failures))
+		err := r.read(ctx, p)
+		r.release(p)
+		if err == nil {
+			failures = 0
 			continue
 		}
-		failures = 0
-	}
-}
-
-// begin starts a pass at the lowest position that is waited for.
-func (r *reader) begin() (streams.Start, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.waiting) == 0 {
-		r.running = false
-		return streams.Start{}, false
-	}
-	lowest, first := none, true
-	for rd := range r.waiting {
-		r.waiting[rd] = true
-		if at := rd.at(); first || at < lowest {
-			lowest, first = at, false
+		if ctx.Err() == nil {
+			failures++
+			r.p.r.log.Warn("cannot read a partition for those who are behind", "partition", r.p.id, "error", err)
+		}
+		if !wait(ctx, backoffAfter(failures)) {
+			r.mu.Lock()
+			r.passes[i] = nil
+			r.mu.Unlock()
+			return
 		}
 	}
-	r.passed = make(chan struct{})
-	r.p.r.stats.CatchUps.Add(1)
-	if lowest == none {
-		return streams.First(), true
-	}
-	return streams.From(streams.Position(lowest).Offset()), true
 }
 
-// pass reads from start until it serves nobody any more.
-func (r *reader) pass(ctx context.Context, start streams.Start) error {
+// begin starts a pass for one that waits, nil if nobody does.
+func (r *reader) begin(i int) *pass {
 	r.mu.Lock()
-	passed := r.passed
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	var first *place
+	at := none
+	for rd, pl := range r.waiting {
+		if pl.pass != nil {
+			continue
+		}
+		position := rd.at()
+		if first == nil || i == 0 && position < at || i != 0 && pl.order < first.order {
+			first, at = pl, position
+		}
+	}
+	if first == nil {
+		r.passes[i] = nil
+		return nil
+	}
+	p := &pass{at: at, began: r.p.r.now(), over: make(chan struct{})}
+	first.pass = p
+	r.passes[i] = p
+	r.p.r.stats.CatchUps.Add(1)
+	return p
+}
+
+// release lets those that a pass did not finish wait for another.
+func (r *reader) release(p *pass) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, pl := range r.waiting {
+		if pl.pass == p {
+			r.order++
+			pl.pass, pl.order = nil, r.order
+		}
+	}
+}
+
+// read makes one pass.
+func (r *reader) read(ctx context.Context, p *pass) error {
+	start := streams.First()
+	if p.at != none {
+		start = streams.From(streams.Position(p.at).Offset())
+	}
 	alive := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeout(ctx, readerIdle)
 	c, err := r.p.r.driver.OpenConsumer(opening, r.p.id, start, func(e streams.Entry) {
@@ -104,7 +162,7 @@ func (r *reader) pass(ctx context.Context, start streams.Start) error {
 		case alive <- struct{}{}:
 		default:
 		}
-		r.handle(e, passed)
+		r.handle(e, p)
 	})
 	cancel()
 	if err != nil {
@@ -115,7 +173,7 @@ func (r *reader) pass(ctx context.Context, start streams.Start) error {
 	defer idle.Stop()
 	for {
 		select {
-		case <-passed:
+		case <-p.over:
 			return nil
 		case <-alive:
 			idle.Reset(readerIdle)
@@ -129,56 +187,64 @@ func (r *reader) pass(ctx context.Context, start streams.Start) error {
 	}
 }
 
-// handle serves everybody with one entry. Who is full leaves; who has come as
-// far as the ring reaches is handed over to its own pump.
-func (r *reader) handle(e streams.Entry, passed chan struct{}) {
-	serve := r.served(e.Offset)
-	for _, rd := range serve {
-		if endOf(e.Offset) > rd.at() && !r.p.handOn(rd, e) {
+// handle shows an entry to everybody whom the pass serves. Who is full leaves,
+// who has come as far as the ring reaches is handed over to its own pump.
+func (r *reader) handle(e streams.Entry, p *pass) {
+	end := endOf(e.Offset)
+	for _, rd := range r.board(p, end) {
+		if !r.p.handOn(rd, e) {
 			r.remove(rd)
 			continue
 		}
-		r.p.mu.Lock()
-		covered := r.p.recent.covers(rd.at())
-		r.p.mu.Unlock()
-		if covered {
+		if r.p.covers(rd.at()) {
 			r.remove(rd)
 			rd.starve(rd.at())
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, served := range r.waiting {
-		if served {
-			return
-		}
+	p.at = max(p.at, end)
+	served, behind := false, false
+	for rd, pl := range r.waiting {
+		served = served || pl.pass == p
+		behind = behind || pl.pass == nil && rd.at() < p.at
 	}
-	select {
-	case <-passed:
-	default:
-		close(passed)
+	if !served || behind && r.p.r.now().Sub(p.began) > readerTurn {
+		p.end()
 	}
 }
 
-// served returns whom the pass serves. Who came later may join if the reader
-// has not passed its position yet.
-func (r *reader) served(offset uint64) []reading {
+// board returns whom a pass serves with the entry that ends at end. Whoever
+// waits for an entry that has not passed yet joins.
+func (r *reader) board(p *pass, end int64) []reading {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]reading, 0, len(r.waiting))
-	for rd, served := range r.waiting {
+	select {
+	case <-p.over:
+		return nil
+	default:
+	}
+	var list []reading
+	for rd, pl := range r.waiting {
+		at := rd.at()
+		if pl.pass == nil && at >= p.at && at < end {
+			pl.pass = p
+		}
+		if pl.pass != p || at >= end {
+			continue
+		}
 		if !rd.claim(delivery.FedByReader) {
 			delete(r.waiting, rd) // its session has ended
 			continue
 		}
-		if !served {
-			at := rd.at()
-			if at == none || streams.Position(at).Offset() < offset {
-				continue
-			}
-			r.waiting[rd] = true
-		}
 		list = append(list, rd)
 	}
 	return list
+}
+
+// covers reports whether the ring has everything after a position.
+func (p *partition) covers(at int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.recent.covers(at)
 }
