@@ -16,6 +16,11 @@ var (
 	// ErrFenced is returned for a session that begins after one of a newer
 	// epoch. Nothing was done.
 	ErrFenced = errors.New("store: a session with a newer epoch has begun")
+	// ErrRuling is returned for a ruling that is none of those known.
+	ErrRuling = errors.New("store: no such ruling")
+	// ErrCursor is returned for a cursor beyond all changes, such as one from
+	// before the database was restored.
+	ErrCursor = errors.New("store: the cursor is beyond all changes, begin anew")
 )
 
 // SchemaError says that the database's tables are not those that this program

@@ -57,6 +57,7 @@ type Store interface {
 	Positions
 	Notes
 	Marks
+	Members
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

@@ -156,6 +156,12 @@ func everyCall(s store.Store) map[string]error {
 	_, errs["Mark"] = s.Mark(ctx, "i", "a")
 	_, errs["ExpireMarks"] = s.ExpireMarks(ctx, time.UnixMilli(0))
 	_, errs["CountMarks"] = s.CountMarks(ctx)
+	errs["LearnMembership"] = s.LearnMembership(ctx, "u", []string{"w"}, time.UnixMilli(1))
+	errs["RuleMembership"] = s.RuleMembership(ctx, "u", "w", store.RuledOut)
+	_, errs["MembershipsOf"] = s.MembershipsOf(ctx, "u")
+	_, errs["Ruled"] = s.Ruled(ctx, store.RuledOut)
+	_, _, errs["MembershipChanges"] = s.MembershipChanges(ctx, 0, 1)
+	_, errs["ExpireMemberships"] = s.ExpireMemberships(ctx, time.UnixMilli(0))
 	errs["Ping"] = s.Ping(ctx)
 	return errs
 }
@@ -260,7 +266,7 @@ func TestExhaustedPool(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks"); err != nil {
+		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members"); err != nil {
 			return err
 		}
 		for name, err := range everyCall(s) {
