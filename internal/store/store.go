@@ -58,6 +58,7 @@ type Store interface {
 	Notes
 	Marks
 	Members
+	Placement
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

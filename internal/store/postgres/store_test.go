@@ -162,6 +162,8 @@ func everyCall(s store.Store) map[string]error {
 	_, errs["Ruled"] = s.Ruled(ctx, store.RuledOut)
 	_, _, errs["MembershipChanges"] = s.MembershipChanges(ctx, 0, 1)
 	_, errs["ExpireMemberships"] = s.ExpireMemberships(ctx, time.UnixMilli(0))
+	_, errs["SettlePlacement"] = s.SettlePlacement(ctx, "p")
+	_, errs["ReplacePlacement"] = s.ReplacePlacement(ctx, "p", "q")
 	errs["Ping"] = s.Ping(ctx)
 	return errs
 }
@@ -266,7 +268,7 @@ func TestExhaustedPool(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members"); err != nil {
+		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members, settings"); err != nil {
 			return err
 		}
 		for name, err := range everyCall(s) {
