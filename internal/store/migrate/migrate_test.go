@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
+	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/migrate"
 	"github.com/aether-gateway/gateway/internal/testservices"
 	"github.com/aether-gateway/gateway/migrations"
@@ -154,6 +156,67 @@ func TestUpTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A deployment of the first release is brought forward by two gateways that
+// start together, and loses no position; one step at a time it goes back.
+func TestFromTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	each(t, func(t *testing.T, engine migrate.Engine, db *sql.DB) {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		version := func() (have int64) {
+			t.Helper()
+			get := func(ctx context.Context, query string, dest *int64) error {
+				return db.QueryRowContext(ctx, query).Scan(dest)
+			}
+			err := migrate.Check(ctx, engine, get)
+			var schema *store.SchemaError
+			if errors.As(err, &schema) {
+				return schema.Have
+			}
+			must(err)
+			steps, err := migrate.Status(ctx, engine, db)
+			must(err)
+			return steps[len(steps)-1].Version
+		}
+		must(migrate.Up(ctx, engine, db))
+		latest := version()
+		for v := latest; v > 1; v-- {
+			if got := version(); got != v {
+				t.Fatalf("version %d, want %d", got, v)
+			}
+			must(migrate.Down(ctx, engine, db))
+		}
+		_, err := db.ExecContext(ctx, "insert into positions (identity, address, position, epoch, moved_at) values ('i', 'a', 7, 1, 1)")
+		must(err)
+		if engine == migrate.Postgres {
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() {
+					if err := migrate.Up(ctx, engine, db); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		} else { // has its lock elsewhere: on the file
+			must(migrate.Up(ctx, engine, db))
+		}
+		if got := version(); got != latest {
+			t.Errorf("version %d, want %d", got, latest)
+		}
+		var position int64
+		must(db.QueryRowContext(ctx, "select position from positions where identity = 'i'").Scan(&position))
+		if position != 7 {
+			t.Errorf("position %d", position)
+		}
+	})
 }
 
 func TestEnginesHaveTheSameFiles(t *testing.T) {

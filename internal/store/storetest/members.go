@@ -127,8 +127,12 @@ func rulingsBeatTokens(t *testing.T, b *bench) {
 		at     time.Time
 		want   bool
 	}{
-		{store.Unruled, sec(49), true}, {store.Unruled, sec(50), false}, {store.Unruled, sec(51), false},
-		{store.RuledIn, sec(51), true}, {store.RuledOut, sec(49), false}, {store.Ruling(9), sec(49), false},
+		{store.Unruled, sec(49), true},
+		{store.Unruled, sec(50), false},
+		{store.Unruled, sec(51), false},
+		{store.RuledIn, sec(51), true},
+		{store.RuledOut, sec(49), false},
+		{store.Ruling(9), sec(49), false},
 	} {
 		if got := ruled(in("u", "w", sec(50)), test.ruling).Member(test.at); got != test.want {
 			t.Errorf("ruling %v at %v: %v", test.ruling, test.at, got)
