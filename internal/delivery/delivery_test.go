@@ -510,17 +510,17 @@ func TestLoad(t *testing.T) {
 	t.Parallel()
 	b := setup(t, delivery.Options{Mode: delivery.Client, MaxUnacked: 2})
 	for want := range 2 {
-		if load, willing := b.box.Load(); load != want || !willing {
+		if load, willing := b.box.Load(0); load != want || !willing {
 			t.Fatalf("%d %v", load, willing)
 		}
 		b.stored("m", uint64(want))
 	}
 	b.take()
-	if load, willing := b.box.Load(); load != 2 || willing {
+	if load, willing := b.box.Load(0); load != 2 || willing {
 		t.Fatalf("%d %v", load, willing)
 	}
 	_ = b.box.Ack(1)
-	if load, willing := b.box.Load(); load != 1 || !willing {
+	if load, willing := b.box.Load(0); load != 1 || !willing {
 		t.Fatalf("%d %v", load, willing)
 	}
 }

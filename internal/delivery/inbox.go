@@ -56,6 +56,7 @@ type Inbox struct {
 	held     []heldMessage // S2
 	heldSize int
 	hungry   bool  // is in the mailbox's list
+	need     int   // the size for which there was no room
 	moved    bool  // something became done since the last commit
 	commit   int64 // last handed to the store
 	saved    int64 // last that the store has taken
@@ -123,6 +124,15 @@ func (in *Inbox) Feed(who Feeder) bool {
 	}
 	in.feeder = who
 	return true
+}
+
+// StarveFor leaves a worker's inbox without a feeder until it would take a
+// message of this size.
+func (in *Inbox) StarveFor(size int) {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.need = size
+	in.starve()
 }
 
 // Starve leaves the inbox behind position without a feeder until there is
@@ -193,6 +203,23 @@ func (in *Inbox) show(seq uint64, position int64) bool {
 	}
 	in.expected.drop(n)
 	return shown
+}
+
+// NeverStored reports whether a live delivery was never stored, if the tail,
+// which feeds the inbox, has shown what was numbered up to seen (S3).
+func (in *Inbox) NeverStored(id, seen uint64) bool {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id < m.ledger.first || m.ledger.at(id).position != none {
+		return false
+	}
+	for i := range in.expected.len() {
+		if e := in.expected.at(i); e.id == id {
+			return e.seq <= seen
+		}
+	}
+	return true
 }
 
 func (in *Inbox) expired(v *envelope.View) bool {
@@ -401,7 +428,11 @@ func (in *Inbox) Unfinished() []Unfinished {
 	for id := m.ledger.first; id < m.ledger.next; id++ {
 		r := m.ledger.at(id)
 		if r.inbox == in && r.flags&recordDone == 0 && r.position != none {
-			list = append(list, Unfinished{uint64(r.position), r.attempts + 1})
+			u := Unfinished{uint64(r.position), r.attempts}
+			if r.flags&recordSent != 0 {
+				u.Attempts++
+			}
+			list = append(list, u)
 		}
 	}
 	return list

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"math"
 	"sync"
 
 	"github.com/aether-gateway/gateway/internal/envelope"
@@ -191,12 +192,27 @@ func (m *Mailbox) laneRoom(size int) bool {
 		m.tracked.bytes+size <= m.opts.QueueBytes && m.tracked.frames < maxQueueFrames
 }
 
+// Roomy reports whether there is room for a small delivery at least.
+func (m *Mailbox) Roomy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.closed && !m.deaf && m.laneRoom(0)
+}
+
 // offer queues a tracked delivery. The lock is held.
 func (m *Mailbox) offer(in *Inbox, v *envelope.View, position int64, attempts uint8) (id uint64, ok bool) {
 	if !m.room(0) {
 		return 0, false
 	}
-	return m.queue(in, v, position, attempts)
+	if id, ok = m.queue(in, v, position, attempts); !ok {
+		in.need = FrameBound(v)
+	}
+	return id, ok
+}
+
+// FrameBound returns the size of a message's frame at most.
+func FrameBound(v *envelope.View) int {
+	return v.FrameSize(envelope.Delivery{ID: math.MaxUint64, Position: math.MaxUint64, Known: true, Redelivered: true})
 }
 
 // queue is offer for a delivery that replaces another: no hole stops it (S6).
@@ -244,11 +260,12 @@ func (m *Mailbox) Close() {
 }
 
 // Load returns how much tracked work the session has, and whether it would
-// take more. It serves the choice between competing workers.
-func (m *Mailbox) Load() (load int, willing bool) {
+// take more of this size in bytes. It serves the choice between competing
+// workers.
+func (m *Mailbox) Load(size int) (load int, willing bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.load(), !m.closed && m.willing()
+	return m.load(), m.willing(size)
 }
 
 func (m *Mailbox) load() int {
@@ -258,4 +275,6 @@ func (m *Mailbox) load() int {
 	return m.tracked.frames
 }
 
-func (m *Mailbox) willing() bool { return m.load() < m.opts.MaxUnacked && m.room(0) }
+func (m *Mailbox) willing(size int) bool {
+	return !m.closed && !m.deaf && m.load() < m.opts.MaxUnacked && m.room(size)
+}

@@ -110,16 +110,16 @@ func (m *Mailbox) takeTracked(b *Batch) {
 
 // takeHungry hands out the inboxes that wait for room once half of it is free.
 func (m *Mailbox) takeHungry(b *Batch) {
-	if m.deaf || len(m.hungry) == 0 || !m.halfEmpty() || !m.room(0) {
+	if m.deaf || len(m.hungry) == 0 || !m.halfEmpty() {
 		return
 	}
 	kept := m.hungry[:0]
 	for _, in := range m.hungry {
-		if in.Worker && !m.willing() {
+		if !m.room(in.need) || in.Worker && !m.willing(in.need) {
 			kept = append(kept, in)
 			continue
 		}
-		in.hungry = false
+		in.hungry, in.need = false, 0
 		b.Feed = append(b.Feed, in)
 	}
 	clear(m.hungry[len(kept):])

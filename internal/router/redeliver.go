@@ -19,8 +19,14 @@ const (
 	redeliverFirst = 100 * time.Millisecond
 	redeliverMax   = 10 * time.Second
 	redeliverRetry = 100 * time.Millisecond
+	// groupAttempts is how often a message is given to workers.
+	groupAttempts = 3
 	// returnedFor is how long an unfinished message waits for a worker.
-	returnedFor  = 10 * time.Minute
+	returnedFor = 10 * time.Minute
+	// maxReturned bounds what a group keeps of messages that a worker left
+	// unfinished; past it the newest are given up, counted.
+	maxReturned = 10_000
+
 	fetchTimeout = 10 * time.Second
 )
 
@@ -51,31 +57,75 @@ func (r *Router) redeliver(in *inbox, n delivery.Nacked) {
 		r.giveUp(in.Address, position, n.Attempts)
 		return
 	}
-	var try func()
-	try = func() {
+	failures := 0
+	in.sub.again.add(redeliverAfter(n.Attempts), func() time.Duration {
 		position, known, open := in.Mailbox().PositionOf(n.ID)
 		switch {
 		case !open:
-			return
-		case !known:
-			// It was delivered live and is not in the log yet.
-			r.later(redeliverRetry, try)
-			return
+			return 0
+		case !known && in.p.neverStored(in, n.ID):
+			in.Mailbox().Finish(n.ID)
+			r.giveUp(in.Address, 0, n.Attempts)
+			return 0
+		case !known || !in.Mailbox().Roomy():
+			return redeliverRetry
 		}
-		raw, err := r.fetch(in.p, streams.Position(position))
+		v, err := r.fetch(in.p, streams.Position(position))
 		if errors.Is(err, errGone) {
 			in.Mailbox().Finish(n.ID)
 			in.sub.gap(Gap{Topic: in.Address, Reason: GapRetention, FirstMissing: position, HasFirst: true})
-			return
+			return 0
 		}
-		var v envelope.View
-		if err != nil || v.Parse(raw) != nil || !in.Redeliver(n.ID, &v, position, n.Attempts) {
-			r.later(redeliverRetry, try)
-			return
+		if err != nil {
+			failures++
+			return backoffAfter(failures)
+		}
+		if !in.Redeliver(n.ID, &v, position, n.Attempts) {
+			return redeliverRetry
 		}
 		r.stats.Redelivered.Add(1)
+		return 0
+	})
+}
+
+// neverStored reports whether a live delivery that has no position will have
+// none, because the tail has shown what was numbered after it (S3).
+func (p *partition) neverStored(in *inbox, id uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return in.Fed() == delivery.FedByTail && in.NeverStored(id, p.seen)
+}
+
+// giveBack hands an unfinished message to another worker after a pause.
+func (g *group) giveBack(position uint64, attempts uint8, after time.Duration) {
+	r := g.p.r
+	if int(attempts) >= groupAttempts || g.returned.size() >= maxReturned {
+		r.giveUp(g.topic, position, attempts)
+		return
 	}
-	r.later(redeliverAfter(n.Attempts), try)
+	until, failures := time.Now().Add(returnedFor), 0
+	g.returned.add(after, func() time.Duration {
+		switch {
+		case time.Now().After(until):
+			r.giveUp(g.topic, position, attempts)
+			return 0
+		case !g.willing():
+			return redeliverRetry
+		}
+		v, err := r.fetch(g.p, streams.Position(position))
+		switch {
+		case errors.Is(err, errGone):
+			r.giveUp(g.topic, position, attempts)
+			return 0
+		case err != nil:
+			failures++
+			return backoffAfter(failures)
+		case !g.giveAgain(&v, position, attempts):
+			return redeliverRetry
+		}
+		r.stats.Redelivered.Add(1)
+		return 0
+	})
 }
 
 func redeliverAfter(attempts uint8) time.Duration {
@@ -87,16 +137,6 @@ func redeliverAfter(attempts uint8) time.Duration {
 func (r *Router) giveUp(topic string, position uint64, attempts uint8) {
 	r.stats.GivenUp.Add(1)
 	r.log.Warn("a message is given up after its last attempt", "topic", topic, "position", position, "attempts", attempts)
-}
-
-// later runs f in a goroutine of its own after a pause, unless the router is
-// closed by then. What is nacked is bounded by the windows of those who nack.
-func (r *Router) later(d time.Duration, f func()) bool {
-	return r.spawn(func(ctx context.Context) {
-		if wait(ctx, d) {
-			f()
-		}
-	})
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -116,23 +156,22 @@ func backoffAfter(failures int) time.Duration {
 }
 
 // fetch reads a single message again.
-func (r *Router) fetch(p *partition, position streams.Position) ([]byte, error) {
+func (r *Router) fetch(p *partition, position streams.Position) (v envelope.View, err error) {
 	p.mu.Lock()
 	e, ok := p.recent.entry(position.Offset())
 	p.mu.Unlock()
 	if !ok {
-		var err error
 		if e, err = r.fetchEntry(p, position.Offset()); err != nil {
-			return nil, err
+			return v, err
 		}
 	}
 	it := streams.Open(e.Data)
 	for it.Next() {
-		if it.Index() == position.Index() {
-			return it.Bytes(), nil
+		if it.Index() == position.Index() && v.Parse(it.Bytes()) == nil {
+			return v, nil
 		}
 	}
-	return nil, errGone
+	return v, errGone
 }
 
 func (r *Router) fetchEntry(p *partition, offset uint64) (streams.Entry, error) {

@@ -213,6 +213,9 @@ func (r *Router) run(ctx context.Context) {
 		}
 		if n%60 == 0 {
 			r.members.forget()
+			for _, p := range r.parts {
+				p.tidyGroups(r.now())
+			}
 		}
 	}
 }

@@ -60,6 +60,7 @@ type Subscription struct {
 	inboxes []*inbox
 	listens []listening
 	worker  *member
+	again   *backlog // nacked deliveries that are to come again; at most the ledger's size
 }
 
 type listening struct {
@@ -70,7 +71,7 @@ type listening struct {
 // Subscribe makes all subscriptions or none. Deliveries go to box from now
 // on. The caller must call [Subscription.Leave].
 func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Reads) (*Subscription, error) {
-	s := &Subscription{r: r, box: box, reads: reads}
+	s := &Subscription{r: r, box: box, reads: reads, again: newBacklog(r, nil)}
 	for _, address := range reads.Exclusive {
 		if err := s.open(ctx, address); err != nil {
 			return nil, err
@@ -240,13 +241,17 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	for _, in := range s.inboxes {
 		in.Stop()
 	}
+	if s.worker != nil {
+		s.worker.group.p.unwork(s.worker)
+	}
 	s.awaitTail(ctx)
 	s.box.Close()
+	s.again.close()
 	if settle != nil {
 		settle()
 	}
 	if s.worker != nil {
-		s.worker.group.p.unwork(s.reads.Workers, s.worker)
+		s.worker.group.settled(s.worker)
 	}
 	commits := s.commits(true)
 	s.detach()

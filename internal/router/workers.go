@@ -1,27 +1,20 @@
 package router
 
 import (
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/envelope"
-	"github.com/aether-gateway/gateway/internal/streams"
-)
-
-const (
-	// groupAttempts is how often a message is given to workers.
-	groupAttempts = 3
-	// maxReturned bounds what a group keeps of messages that a worker left
-	// unfinished; past it the newest are given up, counted.
-	maxReturned = 10_000
 )
 
 // group is the workers of one implementation, who compete for its messages
 // (delivery rule T1: a message is given out only up to the credit of local
 // workers). Without credit the group stands still in the log and is fed again
 // when a worker has room.
+//
+// A group outlives its last worker as long as messages of its time wait for
+// the next one: returned ones, and those that nobody had credit for.
 type group struct {
 	p     *partition
 	topic string
@@ -30,7 +23,13 @@ type group struct {
 	members  []*member
 	feeder   delivery.Feeder
 	position int64 // up to which it was fed before it joined the tail
-	returned int   // messages on their way to another worker
+	need     int   // the size of the last message that nobody had room for
+	leaving  int   // workers that are not members any more and not settled yet
+	returned *backlog
+	// What came after leftAt and up to backAt came while nobody listened; it
+	// is not kept.
+	leftAt, backAt int64
+	leftOn         time.Time
 }
 
 // member is one worker of a group.
@@ -55,31 +54,39 @@ func (g *group) at() int64 {
 
 func (g *group) wants(topic []byte) bool { return string(topic) == g.topic }
 
-// take gives the message to the least loaded worker that has credit. Nobody
-// left to take it: it is not kept.
+// take gives the message to the least loaded worker that has credit.
 func (g *group) take(v *envelope.View, position uint64, _ bool) bool {
-	if int64(position) <= g.at() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := int64(position)
+	switch {
+	case at <= g.position:
 		return true // a reader that was ahead of the tail has handed it on (S1)
+	case at > g.leftAt && at <= g.backAt:
+		return true
+	case len(g.members) == 0:
+		return g.feeder == delivery.FedByTail
 	}
 	return g.give(v, position, 0)
 }
 
+// give is the last step of take, and of returning. The lock is held.
 func (g *group) give(v *envelope.View, position uint64, attempts uint8) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.members) == 0 {
-		return attempts == 0
+	size := delivery.FrameBound(v)
+	m := g.choose(size)
+	if m != nil && m.Return(v, position, attempts) {
+		return true
 	}
-	m := g.choose()
-	return m != nil && m.Return(v, position, attempts)
+	g.need = size
+	return false
 }
 
 // choose returns the willing worker with the least to do. The lock is held.
-func (g *group) choose() *member {
+func (g *group) choose(size int) *member {
 	var best *member
 	least := 0
 	for _, m := range g.members {
-		load, willing := m.Mailbox().Load()
+		load, willing := m.Mailbox().Load(size)
 		if willing && (best == nil || load < least) {
 			best, least = m, load
 		}
@@ -89,6 +96,25 @@ func (g *group) choose() *member {
 		g.rotate(best)
 	}
 	return best
+}
+
+// willing reports whether some worker would take something.
+func (g *group) willing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.members {
+		if _, willing := m.Mailbox().Load(0); willing {
+			return true
+		}
+	}
+	return false
+}
+
+// giveAgain gives a returned message to a worker.
+func (g *group) giveAgain(v *envelope.View, position uint64, attempts uint8) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.give(v, position, attempts)
 }
 
 func (g *group) rotate(m *member) {
@@ -109,20 +135,24 @@ func (g *group) advance(position int64) {
 
 func (g *group) starve(position int64) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.position = max(g.position, position)
 	g.feeder = delivery.FedByNobody
-	members := append([]*member(nil), g.members...)
-	g.mu.Unlock()
-	for _, m := range members {
-		m.Starve(none)
+	for _, m := range g.members {
+		m.StarveFor(g.need)
 	}
 }
 
 // claim lets one feeder work at a time: several workers may get room at once.
+// A group without workers has none until the next one comes.
 func (g *group) claim(who delivery.Feeder) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.members) == 0 || who == delivery.FedByPump && g.feeder != delivery.FedByNobody {
+	if who == delivery.FedByPump && g.feeder != delivery.FedByNobody {
+		return false
+	}
+	if len(g.members) == 0 {
+		g.feeder = delivery.FedByNobody
 		return false
 	}
 	g.feeder = who
@@ -138,94 +168,87 @@ func (p *partition) work(name string, m *member) {
 	defer p.mu.Unlock()
 	t := p.targets[name]
 	if t == nil {
-		g := &group{p: p, topic: name, feeder: delivery.FedByTail, position: p.tailAt}
+		g := &group{p: p, topic: name, feeder: delivery.FedByTail, position: p.tailAt, leftAt: none, backAt: none}
+		g.returned = newBacklog(p.r, g.tidyNow)
 		t = &target{workers: g}
 		p.targets[name] = t
 	}
 	g := t.workers
 	m.group = g
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.members) == 0 && !g.leftOn.IsZero() {
+		g.backAt, g.leftOn = p.tailAt, time.Time{}
+	}
 	g.members = append(g.members, m)
-	starving := g.feeder == delivery.FedByNobody
-	g.mu.Unlock()
-	if starving {
-		m.Starve(none)
+	if g.feeder == delivery.FedByNobody {
+		m.StarveFor(0)
 	}
 }
 
-// unwork removes a worker. What it did not finish goes to another.
-func (p *partition) unwork(name string, m *member) {
+// unwork removes a worker, who gets nothing more. Its session is to settle
+// what it has been given, and then to call [group.settled].
+func (p *partition) unwork(m *member) {
 	g := m.group
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	for i, other := range g.members {
 		if other == m {
 			g.members = append(g.members[:i:i], g.members[i+1:]...)
 			break
 		}
 	}
-	if len(g.members) == 0 && g.returned == 0 {
-		if t := p.targets[name]; t != nil && t.workers == g {
-			delete(p.targets, name)
-		}
-	}
-	others := append([]*member(nil), g.members...)
-	starving := g.feeder == delivery.FedByNobody
-	g.mu.Unlock()
-	p.mu.Unlock()
-	if starving && len(others) > 0 {
+	g.leaving++
+	switch {
+	case len(g.members) == 0:
+		g.leftAt, g.backAt, g.leftOn = p.tailAt, none, p.r.now()
+	case g.feeder == delivery.FedByNobody:
 		// The one that left may have been the one that was to feed the group.
-		others[0].Starve(none)
+		g.members[0].StarveFor(0)
 	}
+}
+
+// settled hands what a worker that has left did not finish to another.
+func (g *group) settled(m *member) {
 	for _, u := range m.Unfinished() {
 		g.giveBack(u.Position, u.Attempts, 0)
 	}
-}
-
-// giveBack hands an unfinished message to another worker after delay.
-func (g *group) giveBack(position uint64, attempts uint8, delay time.Duration) {
-	r := g.p.r
 	g.mu.Lock()
-	if int(attempts) >= groupAttempts || g.returned >= maxReturned {
-		g.mu.Unlock()
-		r.giveUp(g.topic, position, attempts)
-		return
-	}
-	g.returned++
+	g.leaving--
 	g.mu.Unlock()
-	started := r.now()
-	var try func()
-	try = func() {
-		raw, err := r.fetch(g.p, streams.Position(position))
-		if errors.Is(err, errGone) || r.now().Sub(started) > returnedFor {
-			r.giveUp(g.topic, position, attempts)
-			g.forget()
-			return
-		}
-		var v envelope.View
-		if err == nil && v.Parse(raw) == nil && g.give(&v, position, attempts) {
-			r.stats.Redelivered.Add(1)
-			g.forget()
-			return
-		}
-		if !r.later(redeliverRetry, try) {
-			g.forget()
-		}
-	}
-	if !r.later(delay, try) {
-		g.forget()
-	}
+	g.tidyNow()
 }
 
-func (g *group) forget() {
+func (g *group) tidyNow() {
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.returned--
-	if g.returned == 0 && len(g.members) == 0 {
-		if t := g.p.targets[g.topic]; t != nil && t.workers == g {
-			delete(g.p.targets, g.topic)
+	g.tidy(g.p.r.now())
+}
+
+// tidy forgets a group that nothing waits for. Both locks are held.
+func (g *group) tidy(now time.Time) {
+	if len(g.members) > 0 || g.leaving > 0 || g.returned.busy() {
+		return
+	}
+	if g.feeder != delivery.FedByTail && now.Sub(g.leftOn) < returnedFor {
+		return
+	}
+	if t := g.p.targets[g.topic]; t != nil && t.workers == g {
+		delete(g.p.targets, g.topic)
+	}
+}
+
+// tidyGroups forgets the groups that nothing waits for. The lock is held.
+func (p *partition) tidyGroups(now time.Time) {
+	for _, t := range p.targets {
+		if g := t.workers; g != nil {
+			g.mu.Lock()
+			g.tidy(now)
+			g.mu.Unlock()
 		}
 	}
 }
