@@ -101,15 +101,16 @@ func (p *partition) feed(rd reading) {
 			return
 		}
 		p.mu.Unlock()
-		if !p.handOn(rd, e) {
+		if upTo, ok := p.handOn(rd, e); !ok {
+			rd.starve(upTo)
 			return
 		}
 	}
 }
 
 // handOn gives a reading what concerns it of an entry. It reports false if
-// there was no room; the reading then waits for it.
-func (p *partition) handOn(rd reading, e streams.Entry) bool {
+// there was no room for what comes after upTo; the reading is to starve then.
+func (p *partition) handOn(rd reading, e streams.Entry) (upTo int64, ok bool) {
 	at := rd.at()
 	it := streams.Open(e.Data)
 	var v envelope.View
@@ -120,13 +121,13 @@ func (p *partition) handOn(rd reading, e streams.Entry) bool {
 			continue
 		}
 		if !rd.take(&v, uint64(position), v.Origin == p.r.origin) {
-			rd.starve(position - 1)
-			return false
+			return position - 1, false
 		}
 	}
 	if it.Damaged() {
 		rd.tellDamaged(e.Offset)
 	}
-	rd.advance(endOf(e.Offset))
-	return true
+	upTo = endOf(e.Offset)
+	rd.advance(upTo)
+	return upTo, true
 }

@@ -192,8 +192,10 @@ func (r *reader) read(ctx context.Context, p *pass) error {
 func (r *reader) handle(e streams.Entry, p *pass) {
 	end := endOf(e.Offset)
 	for _, rd := range r.board(p, end) {
-		if !r.p.handOn(rd, e) {
+		// Off the list first: its pump may add it again at once.
+		if upTo, ok := r.p.handOn(rd, e); !ok {
 			r.remove(rd)
+			rd.starve(upTo)
 			continue
 		}
 		if r.p.covers(rd.at()) {

@@ -1,0 +1,87 @@
+package router
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/envelope"
+)
+
+// eager is a reading that is full at first, and whose pump has read everything
+// and asks for more before the reader has finished with it.
+type eager struct {
+	p *partition
+
+	mu       sync.Mutex
+	position int64
+	full     bool
+	taken    int
+	fed      chan struct{} // closed when it has caught up
+}
+
+func (r *eager) at() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.position
+}
+
+func (r *eager) take(*envelope.View, uint64, bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full {
+		return false
+	}
+	r.taken++
+	return true
+}
+
+func (r *eager) advance(position int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.position = max(r.position, position)
+}
+
+func (r *eager) starve(position int64) {
+	r.advance(position)
+	r.mu.Lock()
+	again := r.full
+	r.full = false
+	r.mu.Unlock()
+	if !again {
+		close(r.fed)
+		return
+	}
+	r.p.reader.add(r)
+}
+
+func (r *eager) wants([]byte) bool              { return true }
+func (r *eager) claim(who delivery.Feeder) bool { return true }
+func (r *eager) join()                          {}
+func (r *eager) tellDamaged(uint64)             {}
+
+// A reading that was full was let go before the reader had taken it off its
+// list: its pump was so quick that the reader then forgot it for ever.
+func TestC8FullAndBackAtOnce(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *Options) { o.RingBytes = 1 })
+	a := w.agent("a", client(0))
+	for range 3 {
+		a.send("ag::w::i::b", "x", "r")
+		a.answer()
+	}
+	w.settled()
+	rd := &eager{p: w.r.parts[0], position: none, full: true, fed: make(chan struct{})}
+	w.r.parts[0].reader.add(rd)
+	w.until(func() (bool, <-chan struct{}) {
+		select {
+		case <-rd.fed:
+			return true, nil
+		default:
+			return false, rd.fed
+		}
+	})
+	if rd.taken == 0 {
+		t.Fatal("nothing was handed on")
+	}
+}
