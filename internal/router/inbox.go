@@ -114,17 +114,24 @@ func (p *partition) handOn(rd reading, e streams.Entry) (upTo int64, ok bool) {
 	at := rd.at()
 	it := streams.Open(e.Data)
 	var v envelope.View
+	malformed := false
 	for it.Next() {
 		position := int64(streams.At(e.Offset, it.Index()))
-		b := it.Bytes()
-		if position <= at || len(b) == 0 || v.Parse(b) != nil || v.Kind > envelope.Progress || !rd.wants(v.Topic) {
+		if position <= at {
+			continue
+		}
+		if v.Parse(it.Bytes()) != nil {
+			malformed = true
+			continue
+		}
+		if v.Kind > envelope.Progress || !rd.wants(v.Topic) {
 			continue
 		}
 		if !rd.take(&v, uint64(position), v.Origin == p.r.origin) {
 			return position - 1, false
 		}
 	}
-	if it.Damaged() {
+	if it.Damaged() || it.Skipped() > 0 || malformed {
 		rd.tellDamaged(e.Offset)
 	}
 	upTo = endOf(e.Offset)

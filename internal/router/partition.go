@@ -132,25 +132,23 @@ func (p *partition) handle(e streams.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	it := streams.Open(e.Data)
+	malformed := 0
 	for it.Next() {
-		b := it.Bytes()
-		if len(b) == 0 {
-			continue
-		}
-		if p.view.Parse(b) != nil {
-			p.r.stats.DamagedEnvelopes.Add(1)
+		if p.view.Parse(it.Bytes()) != nil {
+			malformed++
 			continue
 		}
 		p.show(&p.view, int64(streams.At(e.Offset, it.Index())))
 	}
-	p.r.stats.DamagedEnvelopes.Add(uint64(it.Skipped()))
+	malformed += it.Skipped()
+	p.r.stats.DamagedEnvelopes.Add(uint64(malformed))
 	p.tailAt = endOf(e.Offset)
 	p.recent.add(e)
 	if p.shown != nil {
 		close(p.shown)
 		p.shown = nil
 	}
-	if it.Damaged() {
+	if it.Damaged() || malformed > 0 {
 		p.damaged(e.Offset)
 	}
 }
