@@ -284,7 +284,9 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		case streams.Stored:
 			p.stored = max(p.stored, it.seq)
 		case streams.Unknown:
-			p.unknown[it.seq] = struct{}{}
+			if it.sender != nil {
+				p.unknown[it.seq] = struct{}{}
+			}
 		}
 		if it.record != nil {
 			p.seenIDs.settle(it.key, it.record, outcome)

@@ -71,3 +71,26 @@ func TestNacksAreBounded(t *testing.T) {
 	b.leave()
 	w.eventually(func() bool { return !b.sub.again.busy() })
 }
+
+// Markers that were not confirmed in time were remembered for ever, and every
+// later confirm looked each message up.
+func TestP4UnknownIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *Options) { o.PublishTimeout = 100 * time.Millisecond })
+	a := w.agent("a", client(0))
+	w.log.HoldConfirms(true)
+	p := w.r.parts[0]
+	p.mu.Lock()
+	p.mark()
+	p.mu.Unlock()
+	a.send("ag::w::i::b", "x", "r")
+	if e := a.answer().GetError(); e.GetCode() != "ERR_PUBLISH_FAILED" {
+		t.Fatalf("got %v: the test shows nothing", e)
+	}
+	w.log.HoldConfirms(false)
+	w.eventually(func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.stored == p.seq && len(p.unknown) == 0
+	})
+}
