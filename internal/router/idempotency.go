@@ -12,8 +12,8 @@ import (
 const (
 	idsPerPair = 4096
 	idsFor     = 10 * time.Minute
-	// maxIDs bounds a partition's memory of them, whoever sends; the pair that
-	// was used longest ago is forgotten first.
+	// maxIDs bounds a partition's memory of them, whoever sends; the oldest are
+	// forgotten first.
 	maxIDs = 1 << 18
 	// maxWaiting bounds how many repeats of one pending id are answered.
 	maxWaiting = 64
@@ -23,17 +23,18 @@ const (
 type pair struct{ source, address string }
 
 // idempotency remembers the outcome of recent message ids of a partition.
-// Guarded by the partition's lock.
+// Guarded by the partition's lock. Nothing in it takes longer the more it
+// knows.
 type idempotency struct {
-	pairs map[pair]*idTable
-	total int
-	clock uint64 // counts uses, to find the pair that was used longest ago
+	pairs          map[pair]*idTable
+	total          int
+	oldest, newest *idRecord // of all pairs
 }
 
 type idTable struct {
-	records map[string]*idRecord
-	order   []*idRecord // oldest first
-	used    uint64
+	key            pair
+	records        map[string]*idRecord
+	oldest, newest *idRecord
 }
 
 // idRecord is what is known of one message id.
@@ -42,6 +43,10 @@ type idRecord struct {
 	digest  uint64
 	at      time.Time
 	outcome streams.Outcome // 0 while pending
+
+	table                *idTable // nil when it is forgotten
+	older, newer         *idRecord
+	olderHere, newerHere *idRecord // of the same pair
 
 	mu      sync.Mutex
 	waiting []waitingRepeat
@@ -70,8 +75,6 @@ func (d *idempotency) find(key pair, id string) *idRecord {
 	if t == nil {
 		return nil
 	}
-	d.clock++
-	t.used = d.clock
 	return t.records[id]
 }
 
@@ -82,66 +85,81 @@ func (d *idempotency) add(key pair, id string, sum uint64, now time.Time) *idRec
 	}
 	t := d.pairs[key]
 	if t == nil {
-		t = &idTable{records: map[string]*idRecord{}}
+		t = &idTable{key: key, records: map[string]*idRecord{}}
 		d.pairs[key] = t
 	}
-	d.clock++
-	t.used = d.clock
-	r := &idRecord{id: id, digest: sum, at: now}
+	r := &idRecord{id: id, digest: sum, at: now, table: t, older: d.newest, olderHere: t.newest}
+	if d.newest == nil {
+		d.oldest = r
+	} else {
+		d.newest.newer = r
+	}
+	if t.newest == nil {
+		t.oldest = r
+	} else {
+		t.newest.newerHere = r
+	}
+	d.newest, t.newest = r, r
 	t.records[id] = r
-	t.order = append(t.order, r)
 	d.total++
-	if len(t.order) > idsPerPair {
-		d.dropOldest(t)
+	if len(t.records) > idsPerPair {
+		d.forget(t.oldest)
 	}
 	if d.total > maxIDs {
-		d.forgetLeastUsed()
+		d.forget(d.oldest)
 	}
 	return r
 }
 
-func (d *idempotency) dropOldest(t *idTable) {
-	old := t.order[0]
-	t.order[0] = nil
-	t.order = t.order[1:]
+// forget removes a record.
+func (d *idempotency) forget(r *idRecord) {
+	t := r.table
+	if t == nil {
+		return
+	}
+	unlink(&d.oldest, &d.newest, r, (*idRecord).all)
+	unlink(&t.oldest, &t.newest, r, (*idRecord).here)
+	r.table = nil
 	d.total--
-	if t.records[old.id] == old {
-		delete(t.records, old.id)
+	delete(t.records, r.id)
+	if len(t.records) == 0 {
+		delete(d.pairs, t.key)
 	}
 }
 
-func (d *idempotency) forgetLeastUsed() {
-	var oldest pair
-	var used uint64
-	for key, t := range d.pairs {
-		if used == 0 || t.used < used {
-			oldest, used = key, t.used
-		}
+func (r *idRecord) all() (older, newer **idRecord)  { return &r.older, &r.newer }
+func (r *idRecord) here() (older, newer **idRecord) { return &r.olderHere, &r.newerHere }
+
+// unlink takes r out of one of the two lists that it is in.
+func unlink(oldest, newest **idRecord, r *idRecord, links func(*idRecord) (older, newer **idRecord)) {
+	older, newer := links(r)
+	if *older == nil {
+		*oldest = *newer
+	} else {
+		_, link := links(*older)
+		*link = *newer
 	}
-	d.total -= len(d.pairs[oldest].order)
-	delete(d.pairs, oldest)
+	if *newer == nil {
+		*newest = *older
+	} else {
+		link, _ := links(*newer)
+		*link = *older
+	}
+	*older, *newer = nil, nil
 }
 
 // settle records an outcome. An id that was surely not stored is free again.
-func (d *idempotency) settle(key pair, r *idRecord, outcome streams.Outcome) {
+func (d *idempotency) settle(r *idRecord, outcome streams.Outcome) {
 	r.outcome = outcome
-	if outcome != streams.NotStored {
-		return
-	}
-	if t := d.pairs[key]; t != nil && t.records[r.id] == r {
-		delete(t.records, r.id)
+	if outcome == streams.NotStored {
+		d.forget(r)
 	}
 }
 
 // expire forgets what is too old.
 func (d *idempotency) expire(now time.Time) {
-	for key, t := range d.pairs {
-		for len(t.order) > 0 && now.Sub(t.order[0].at) > idsFor {
-			d.dropOldest(t)
-		}
-		if len(t.order) == 0 {
-			delete(d.pairs, key)
-		}
+	for d.oldest != nil && now.Sub(d.oldest.at) > idsFor {
+		d.forget(d.oldest)
 	}
 }
 

@@ -289,7 +289,7 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 			}
 		}
 		if it.record != nil {
-			p.seenIDs.settle(it.key, it.record, outcome)
+			p.seenIDs.settle(it.record, outcome)
 		}
 	}
 	late := outcome == streams.Stored && len(p.unknown) > 0

@@ -605,8 +605,12 @@ func TestIdempotencyIsBounded(t *testing.T) {
 	}
 	total := 0
 	for _, table := range d.pairs {
-		if len(table.records) > idsPerPair || len(table.order) != len(table.records) {
-			t.Fatalf("%d records in a table, %d in order", len(table.records), len(table.order))
+		inOrder := 0
+		for r := table.oldest; r != nil; r = r.newerHere {
+			inOrder++
+		}
+		if len(table.records) > idsPerPair || inOrder != len(table.records) {
+			t.Fatalf("%d records in a table, %d in order", len(table.records), inOrder)
 		}
 		total += len(table.records)
 	}

@@ -93,7 +93,7 @@ func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error 
 	}
 	if err := p.writer.Append(p.scratch, item); err != nil {
 		if byClient {
-			p.seenIDs.settle(key, item.record, streams.NotStored)
+			p.seenIDs.settle(item.record, streams.NotStored)
 		}
 		return refusal(err)
 	}

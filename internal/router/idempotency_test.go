@@ -1,0 +1,54 @@
+package router
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+// Every id of a new address cost a look at all addresses once the memory was
+// full, under the lock of the partition: one sender could stop all.
+func TestP6FullMemoryIsCheap(t *testing.T) {
+	t.Parallel()
+	var d idempotency
+	now := time.Now()
+	add := func(from, to int) time.Duration {
+		began := time.Now()
+		for i := from; i < to; i++ {
+			d.add(pair{"a", fmt.Sprint(i)}, "id", 1, now)
+		}
+		return time.Since(began)
+	}
+	const n = 2000
+	filling := add(0, maxIDs)
+	full := add(maxIDs, maxIDs+n)
+	if full > filling {
+		t.Fatalf("%d more took %v, all before them %v", n, full, filling)
+	}
+	if d.total != maxIDs || len(d.pairs) != maxIDs {
+		t.Fatalf("%d ids of %d pairs are kept", d.total, len(d.pairs))
+	}
+	if d.find(pair{"a", fmt.Sprint(n - 1)}, "id") != nil || d.find(pair{"a", fmt.Sprint(n)}, "id") == nil {
+		t.Fatal("it is not the oldest that were forgotten")
+	}
+}
+
+// Sends that the log refused at once pushed the ids of stored ones out.
+func TestP6RefusedIsForgotten(t *testing.T) {
+	t.Parallel()
+	var d idempotency
+	key, now := pair{"a", "b"}, time.Now()
+	d.settle(d.add(key, "stored", 1, now), streams.Stored)
+	for range idsPerPair {
+		d.settle(d.add(key, "refused", 1, now), streams.NotStored)
+	}
+	if d.find(key, "stored") == nil || d.find(key, "refused") != nil || d.total != 1 {
+		t.Fatalf("%d are kept", d.total)
+	}
+	d.settle(d.find(key, "stored"), streams.NotStored)
+	if d.total != 0 || len(d.pairs) != 0 {
+		t.Fatalf("%d ids of %d pairs are left", d.total, len(d.pairs))
+	}
+}
