@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type idempotency struct {
 	pairs          map[pair]*idTable
 	total          int
 	oldest, newest *idRecord // of all pairs
+	limit          int       // of total; 0: maxIDs
 }
 
 type idTable struct {
@@ -105,7 +107,7 @@ func (d *idempotency) add(key pair, id string, sum uint64, now time.Time) *idRec
 	if len(t.records) > idsPerPair {
 		d.forget(t.oldest)
 	}
-	if d.total > maxIDs {
+	if limit := cmp.Or(d.limit, maxIDs); d.total > limit {
 		d.forget(d.oldest)
 	}
 	return r

@@ -12,7 +12,8 @@ import (
 // full, under the lock of the partition: one sender could stop all.
 func TestP6FullMemoryIsCheap(t *testing.T) {
 	t.Parallel()
-	var d idempotency
+	const limit, n = 20_000, 5000
+	d := idempotency{limit: limit}
 	now := time.Now()
 	add := func(from, to int) time.Duration {
 		began := time.Now()
@@ -21,13 +22,12 @@ func TestP6FullMemoryIsCheap(t *testing.T) {
 		}
 		return time.Since(began)
 	}
-	const n = 2000
-	filling := add(0, maxIDs)
-	full := add(maxIDs, maxIDs+n)
+	filling := add(0, limit)
+	full := add(limit, limit+n)
 	if full > filling {
 		t.Fatalf("%d more took %v, all before them %v", n, full, filling)
 	}
-	if d.total != maxIDs || len(d.pairs) != maxIDs {
+	if d.total != limit || len(d.pairs) != limit {
 		t.Fatalf("%d ids of %d pairs are kept", d.total, len(d.pairs))
 	}
 	if d.find(pair{"a", fmt.Sprint(n - 1)}, "id") != nil || d.find(pair{"a", fmt.Sprint(n)}, "id") == nil {

@@ -101,6 +101,7 @@ func New(o Options) *Router {
 		p.start(o)
 	}
 	r.spawn(r.run)
+	r.spawn(r.commitAll)
 	return r
 }
 
@@ -197,9 +198,24 @@ func (p *partition) healthy() bool {
 	return connected && p.handover && !lagging
 }
 
-// run commits positions and looks after the partitions.
-func (r *Router) run(ctx context.Context) {
+// commitAll commits positions about once a second. It has a goroutine of its
+// own, so that a store that hangs delays positions only.
+func (r *Router) commitAll(ctx context.Context) {
 	tick := time.NewTicker(commitInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.commit(ctx)
+		}
+	}
+}
+
+// run looks after the partitions.
+func (r *Router) run(ctx context.Context) {
+	tick := time.NewTicker(markInterval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {
@@ -207,7 +223,6 @@ func (r *Router) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		r.commit(ctx)
 		for _, p := range r.parts {
 			p.tick(r.now())
 		}
@@ -220,8 +235,7 @@ func (r *Router) run(ctx context.Context) {
 	}
 }
 
-// commitTimeout bounds one round of commits, so that a store that hangs
-// delays positions only.
+// commitTimeout bounds one round of commits.
 const commitTimeout = 5 * time.Second
 
 // commit stores the positions that moved, in one statement.
