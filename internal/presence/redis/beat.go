@@ -246,10 +246,10 @@ func (p *Presence) lose(id string, later uint64) {
 		return
 	}
 	p.forget(h)
-	handler := p.handler
+	handler, handed := p.handler, h.handed
 	p.mu.Unlock()
 	h.lease.Hold.Drop()
-	if !h.handed && handler != nil {
+	if !handed && handler != nil {
 		handler.Lost(h.lease, presence.ErrSuperseded)
 	}
 }

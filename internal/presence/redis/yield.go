@@ -66,15 +66,18 @@ func (p *Presence) ask(ctx context.Context, boot, session string) yielded {
 func (p *Presence) yield(ctx context.Context, session string) yielded {
 	p.mu.Lock()
 	h, handler := p.own[session], p.handler
-	if h != nil {
-		h.yieldUntil = p.o.now().Add(yieldHold)
-	}
-	p.mu.Unlock()
-	if h == nil || handler == nil {
+	if h == nil {
+		p.mu.Unlock()
 		return yielded{}
 	}
-	if h.handed {
-		return yielded{watermark: h.watermark, exact: true}
+	h.yieldUntil = p.o.now().Add(yieldHold)
+	done := yielded{watermark: h.watermark, exact: h.handed}
+	p.mu.Unlock()
+	if done.exact {
+		return done
+	}
+	if handler == nil {
+		return yielded{}
 	}
 	watermark, exact := handler.Yield(ctx, session)
 	if !exact || len(watermark) > presence.MaxWatermark || h.lease.Hold.Fence().Fenced() {
