@@ -29,7 +29,7 @@ func TestL2Stopped(t *testing.T) {
 	presencetest.Refused(t, b, claim("early", "agent::x"))
 	w.Advance(time.Second)
 	taken := presencetest.Take(t, b, claim("three", "agent::x")).Lease
-	if x.Lost() {
+	if y.Lost() {
 		t.Fatal("the test is wrong: the stopped process has looked at its clock")
 	}
 
