@@ -158,12 +158,12 @@ func (d *directory) apply(incarnation string, version uint64, changes []change) 
 	} else if d.synced && version <= d.applied {
 		return true // the scan had it
 	}
-	for _, c := range changes {
+	for _, c := range lastOf(changes) {
 		if c.session == "" {
 			d.remove(c.name, version)
 			continue
 		}
-		d.put(c, version)
+		d.put(c, version, false)
 		if _, ok := d.alive[c.boot]; !ok {
 			d.alive[c.boot] = presence.Instance{ID: c.boot}
 		}
@@ -181,6 +181,25 @@ func (d *directory) apply(incarnation string, version uint64, changes []change) 
 	return true
 }
 
+// lastOf leaves the last change of each name: all changes of a message have one
+// version, and could not be told apart in the copy.
+func lastOf(changes []change) []change {
+	if len(changes) < 2 {
+		return changes
+	}
+	last := make(map[string]int, len(changes))
+	for i, c := range changes {
+		last[c.name] = i
+	}
+	kept := make([]change, 0, len(last))
+	for i, c := range changes {
+		if last[c.name] == i {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
 func (d *directory) place(name string) (map[string]entry, string) {
 	if prefix, ok := presence.Wildcard(name); ok {
 		return d.wild, prefix
@@ -188,21 +207,27 @@ func (d *directory) place(name string) (map[string]entry, string) {
 	return d.names, name
 }
 
-func (d *directory) put(c change, version uint64) {
+// put takes a name's state at a version. scanned says that the running scan has
+// seen the name; a change alone does not, because the end of a name may be told
+// before the scan and come after it.
+func (d *directory) put(c change, version uint64, scanned bool) {
 	set, key := d.place(c.name)
 	old, ok := set[key]
-	if ok && old.version > version || d.tombs[c.name] > version {
-		if ok {
-			old.generation = d.generation
-			set[key] = old
-		}
+	if scanned {
+		old.generation = d.generation
+	}
+	switch {
+	case d.tombs[c.name] > version:
+		return
+	case ok && old.version > version:
+		set[key] = old
 		return
 	}
 	boot := c.boot
 	if known, ok := d.alive[boot]; ok {
 		boot = known.ID // one copy for all entries
 	}
-	set[key] = entry{session: c.session, boot: boot, epoch: c.epoch, version: version, generation: d.generation}
+	set[key] = entry{session: c.session, boot: boot, epoch: c.epoch, version: version, generation: old.generation}
 }
 
 func (d *directory) remove(name string, version uint64) {
@@ -233,7 +258,7 @@ func (d *directory) scanPiece(incarnation string, version uint64, rows []change)
 		return false
 	}
 	for _, c := range rows {
-		d.put(c, version)
+		d.put(c, version, true)
 	}
 	return true
 }
