@@ -246,11 +246,15 @@ func poll(limit time.Duration, exited <-chan struct{}, ready func() error) error
 
 // logTail returns the end of a log file, for error messages.
 func logTail(path string) string {
-	const most = 4 << 10
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
+	return tail(b)
+}
+
+func tail(b []byte) string {
+	const most = 4 << 10
 	if len(b) > most {
 		b = b[len(b)-most:]
 	}

@@ -70,8 +70,8 @@ func NewBroker(tb testing.TB) *Broker {
 	b.tb = tb
 	tb.Cleanup(func() {
 		b.end()
-		if tb.Failed() {
-			tb.Logf("testservices: RabbitMQ said:\n%s", logTail(b.path("console.log")))
+		if said := b.said(); tb.Failed() && said != "" {
+			tb.Logf("testservices: RabbitMQ said:\n%s", said)
 		}
 		if err := os.RemoveAll(b.dir); err != nil {
 			tb.Errorf("testservices: RabbitMQ: %v", err)
@@ -81,6 +81,24 @@ func NewBroker(tb testing.TB) *Broker {
 		tb.Fatalf("testservices: RabbitMQ: %v", err)
 	}
 	return b
+}
+
+// upMark ends what a node prints when it starts: that it is up, and the number
+// of plugins.
+const upMark = "completed with"
+
+// said returns what the node has logged since it was last up.
+func (b *Broker) said() string {
+	log, err := os.ReadFile(b.path("console.log"))
+	if err != nil {
+		return err.Error()
+	}
+	i := bytes.LastIndex(log, []byte(upMark))
+	if i < 0 {
+		return tail(log)
+	}
+	_, after, _ := bytes.Cut(log[i:], []byte("\n"))
+	return tail(after)
 }
 
 // settled tells whether the node would survive a kill. For a second after its
@@ -342,7 +360,7 @@ func (b *Broker) ready() error {
 	if err != nil {
 		return err
 	}
-	if int64(len(log)) < b.booted || !bytes.Contains(log[b.booted:], []byte("completed with")) {
+	if int64(len(log)) < b.booted || !bytes.Contains(log[b.booted:], []byte(upMark)) {
 		return errors.New("the broker has not completed its start")
 	}
 	return probe(b.streamPort)
