@@ -51,7 +51,7 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 		g.health.Register(name, check)
 	}
 	g.core = gateway.New(gateway.Options{
-		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Verifier: v, Logger: log, Version: version.Version(),
+		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Verifier: v, Logger: log, Version: version.Version(),
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes),
 		InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
 		KeepaliveTime: cfg.Session.KeepaliveTime, KeepaliveTimeout: cfg.Session.KeepaliveTimeout,

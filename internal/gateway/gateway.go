@@ -28,7 +28,10 @@ type Options struct {
 	Driver    streams.Driver
 	Placement streams.Placement
 	Positions store.Positions
-	Verifier  *auth.Verifier
+	// Members keeps who is a member of which workspace; nil keeps it in memory
+	// only.
+	Members  store.Members
+	Verifier *auth.Verifier
 	// Leases default to those of one process.
 	Leases  presence.Leases
 	Logger  *slog.Logger
@@ -73,7 +76,7 @@ func New(o Options) *Gateway {
 	}
 	g := &Gateway{}
 	g.Router = router.New(router.Options{
-		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Logger: o.Logger,
+		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Logger: o.Logger,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 	})
 	g.Sessions = session.NewManager(session.Options{

@@ -1,40 +1,97 @@
 package router
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/store"
 )
 
-// Members knows which user is in which workspace, from the tokens that users
-// connected with, until those expire. It is safe for concurrent use; its size
-// is bounded by the tokens that were issued.
+// Members knows which user is in which workspace: from the verified tokens of
+// users who connected, as long as those are valid, and from what operators
+// ruled. It is a copy of what the store has, kept up to date; a question costs
+// no round trip. It is safe for concurrent use.
 type Members struct {
-	now func() time.Time
+	now   func() time.Time
+	store store.Members // nil: what this process has seen is all there is
 
-	mu    sync.RWMutex
-	users map[string]map[string]time.Time // user → workspace → until
+	mu     sync.RWMutex
+	users  map[string]map[string]store.Membership // by user and workspace
+	cursor store.Cursor
 }
 
 var _ acl.Members = (*Members)(nil)
 
-func newMembers(now func() time.Time) *Members {
-	return &Members{now: now, users: map[string]map[string]time.Time{}}
+func newMembers(now func() time.Time, s store.Members) *Members {
+	return &Members{now: now, store: s, users: map[string]map[string]store.Membership{}}
 }
 
-// Learn records the membership of a verified token.
-func (m *Members) Learn(user string, workspaces []string, until time.Time) {
+// Learn records the membership of a verified token, durably if there is a
+// store.
+func (m *Members) Learn(ctx context.Context, user string, workspaces []string, until time.Time) error {
+	if len(workspaces) == 0 {
+		return nil
+	}
+	if m.store != nil {
+		if err := m.store.LearnMembership(ctx, user, workspaces, until); err != nil {
+			return err
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	in := m.users[user]
-	if in == nil {
-		in = map[string]time.Time{}
-		m.users[user] = in
-	}
 	for _, ws := range workspaces {
-		if in[ws].Before(until) {
-			in[ws] = until
+		known := m.users[user][ws]
+		if known.Until.Before(until) {
+			known.User, known.Workspace, known.Until = user, ws, until
+			m.set(known)
+		}
+	}
+	return nil
+}
+
+// set replaces what is known of one membership. The lock is held.
+func (m *Members) set(known store.Membership) {
+	in := m.users[known.User]
+	if in == nil {
+		in = map[string]store.Membership{}
+		m.users[known.User] = in
+	}
+	in[known.Workspace] = known
+}
+
+// changesAtOnce is how many changes are asked for in one statement.
+const changesAtOnce = 1000
+
+// refresh takes over what has changed in the store.
+func (m *Members) refresh(ctx context.Context) error {
+	if m.store == nil {
+		return nil
+	}
+	for {
+		m.mu.RLock()
+		cursor := m.cursor
+		m.mu.RUnlock()
+		changes, next, err := m.store.MembershipChanges(ctx, cursor, changesAtOnce)
+		if errors.Is(err, store.ErrCursor) && cursor != 0 {
+			m.mu.Lock()
+			m.users, m.cursor = map[string]map[string]store.Membership{}, 0
+			m.mu.Unlock()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		for _, c := range changes {
+			m.set(c)
+		}
+		m.cursor = next
+		m.mu.Unlock()
+		if len(changes) < changesAtOnce {
+			return nil
 		}
 	}
 }
@@ -42,31 +99,32 @@ func (m *Members) Learn(user string, workspaces []string, until time.Time) {
 // InWorkspace implements [acl.Members].
 func (m *Members) InWorkspace(user, workspace string) bool {
 	m.mu.RLock()
-	until, ok := m.users[user][workspace]
+	known, ok := m.users[user][workspace]
 	m.mu.RUnlock()
-	return ok && m.now().Before(until)
+	return ok && known.Member(m.now())
 }
 
 // InAny implements [acl.Members].
 func (m *Members) InAny(user string, set acl.WorkspaceSet) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for ws, until := range m.users[user] {
-		if set.Covers(ws) && m.now().Before(until) {
+	now := m.now()
+	for ws, known := range m.users[user] {
+		if set.Covers(ws) && known.Member(now) {
 			return true
 		}
 	}
 	return false
 }
 
-// forget drops what has expired.
+// forget drops what has expired and was not ruled on.
 func (m *Members) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
 	for user, in := range m.users {
-		for ws, until := range in {
-			if !now.Before(until) {
+		for ws, known := range in {
+			if known.Ruling == store.Unruled && !known.Member(now) {
 				delete(in, ws)
 			}
 		}

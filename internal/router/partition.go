@@ -195,7 +195,7 @@ func (p *partition) show(v *envelope.View, position int64) {
 func (p *partition) becomeReady() {
 	if !p.ready {
 		p.ready = true
-		p.r.partitionReady()
+		p.r.partReady()
 	}
 }
 

@@ -20,6 +20,9 @@ const (
 
 	commitInterval = time.Second
 	markInterval   = time.Second
+	// membersInterval is how old what this gateway knows of memberships may
+	// be; a revocation takes effect within twice that.
+	membersInterval = time.Second
 	// tailTimeout is how long the tail may lag behind what is confirmed
 	// before it is opened anew.
 	tailTimeout = 5 * time.Second
@@ -32,7 +35,10 @@ type Options struct {
 	Driver    streams.Driver
 	Placement streams.Placement
 	Positions store.Positions
-	Logger    *slog.Logger
+	// Members keeps which users are in which workspaces. Nil: what this
+	// process learns is all there is.
+	Members store.Members
+	Logger  *slog.Logger
 	// Now is the wall clock; default [time.Now].
 	Now func() time.Time
 	// MaxPayload is the largest payload in bytes; default 1,000,000.
@@ -77,7 +83,7 @@ func New(o Options) *Router {
 	r := &Router{
 		driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
 		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
-		unready: o.Placement.Count(), ready: make(chan struct{}), fetching: make(chan struct{}, 4),
+		unready: o.Placement.Count() + 1, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -91,7 +97,7 @@ func New(o Options) *Router {
 	if o.RingBytes <= 0 {
 		o.RingBytes = defaultRingBytes
 	}
-	r.members = newMembers(r.now)
+	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	name := r.boot()
 	for i := range o.Placement.Count() {
@@ -101,6 +107,7 @@ func New(o Options) *Router {
 		p.start(o)
 	}
 	r.spawn(r.run)
+	r.spawn(r.followMembers)
 	r.spawn(r.commitAll)
 	return r
 }
@@ -158,8 +165,8 @@ func (r *Router) MaxPayload() int { return r.maxPayload }
 // Stats returns the router's counters.
 func (r *Router) Stats() *Stats { return &r.stats }
 
-// partitionReady is called once by each partition.
-func (r *Router) partitionReady() {
+// partReady is called once by each partition, and when the members are known.
+func (r *Router) partReady() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unready--
@@ -211,6 +218,31 @@ func (r *Router) commitAll(ctx context.Context) {
 			r.commit(ctx)
 		}
 	}
+}
+
+// followMembers keeps the copy of who is a member up to date.
+func (r *Router) followMembers(ctx context.Context) {
+	known := false
+	for {
+		if r.refreshMembers(ctx) && !known {
+			known = true
+			r.partReady()
+		}
+		if !wait(ctx, membersInterval) {
+			return
+		}
+	}
+}
+
+// refreshMembers reports whether the copy is up to date.
+func (r *Router) refreshMembers(ctx context.Context) bool {
+	bounded, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	err := r.members.refresh(bounded)
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("who is a member of which workspace could not be read", "error", err)
+	}
+	return err == nil
 }
 
 // run looks after the partitions.

@@ -147,8 +147,9 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	}
 	s.box = delivery.NewMailbox(mailbox)
 	s.sender = m.o.Router.NewSender(&s.principal, s.identity, s.box, s.slow)
-	if id.Kind == acl.User {
-		m.o.Router.Members().Learn(id.UserID, principal.Workspaces.Names(), credential.ExpiresAt)
+	if err := m.admit(ctx, &principal, id, credential.ExpiresAt); err != nil {
+		m.release(s)
+		return nil, err
 	}
 	reads := subscriptions(&s.principal, id)
 	reads.Identity, reads.Epoch, reads.Echo, reads.Gap = s.identity, s.lease.Epoch, init.GetDelivery().GetEcho(), s.gap
@@ -178,6 +179,23 @@ func (m *Manager) authenticate(ctx context.Context, st Stream, init *aetherv1.In
 		return acl.Principal{}, nil, status.Error(auth.Code(err), err.Error())
 	}
 	return principal, credential, nil
+}
+
+// admit records what a user's token says of their membership, and refuses a
+// workspace that they are kept out of all the same.
+func (m *Manager) admit(ctx context.Context, p *acl.Principal, id auth.Identity, until time.Time) error {
+	if id.Kind != acl.User {
+		return nil
+	}
+	members := m.o.Router.Members()
+	if err := members.Learn(ctx, id.UserID, p.Workspaces.Names(), until); err != nil {
+		m.o.Logger.Error("a membership could not be stored", "user", id.UserID, "error", err)
+		return status.Error(codes.Unavailable, "the membership could not be stored; connect again")
+	}
+	if p.Workspace != "" && !members.InWorkspace(id.UserID, p.Workspace) {
+		return status.Errorf(codes.PermissionDenied, "the user is no member of workspace %q", p.Workspace)
+	}
+	return nil
 }
 
 // negotiate answers the extensions that a client declares. There are none

@@ -108,7 +108,7 @@ func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func
 	}
 	driver, err := embedded.Open(file, embedded.Options{Partitions: o.Placement.Count()})
 	check(tb, err)
-	o.Driver, o.Positions = driver, positions
+	o.Driver, o.Positions, o.Members = driver, positions, positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()
