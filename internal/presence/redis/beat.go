@@ -71,6 +71,7 @@ func (p *Presence) checkFence() {
 	clear(p.names)
 	clear(p.wild)
 	clear(p.confirms)
+	p.stats.Fences++
 	age, h := p.fence.Age(), p.handler
 	p.mu.Unlock()
 	p.log.Error("the gateway could not renew its leases and has fenced itself", "age", age, "sessions", len(lost))
@@ -88,6 +89,11 @@ func (p *Presence) beat(ctx context.Context) error {
 	p.mu.Lock()
 	before := p.down
 	p.down = err
+	if err == nil {
+		p.stats.Beats++
+	} else {
+		p.stats.BeatsFailed++
+	}
 	p.mu.Unlock()
 	p.checkFence()
 	switch {

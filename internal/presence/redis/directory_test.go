@@ -340,6 +340,34 @@ func TestForgottenLeases(t *testing.T) {
 	_ = w
 }
 
+// TestMissingLeases: keys are deleted behind the gateways' backs.
+func TestMissingLeases(t *testing.T) {
+	t.Parallel()
+	w, m := settled(t, 2)
+	a, b := m[0], m[1]
+	x := presencetest.Take(t, a, claim("one", "agent::x")).Lease
+	y := presencetest.Take(t, a, claim("two", "agent::y")).Lease
+	for _, key := range []string{"s", "l", "names"} {
+		if err := w.raw.Del(t.Context(), "{aether}:0:"+key).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	z := presencetest.Take(t, b, claim("three", "agent::y")).Lease
+	a.p.wantScan()
+	presencetest.Eventually(t, "x is there again, and y is lost", func() bool {
+		a.beats(t)
+		h, err := b.Find(t.Context(), "one")
+		return err == nil && h.Epoch == x.Epoch && y.Lost()
+	})
+	presencetest.Refused(t, b, claim("four", "agent::x"))
+	if x.Lost() || z.Lost() {
+		t.Error("lost")
+	}
+	if s := a.p.Stats(); s.Scans == 0 || s.Beats == 0 || s.Leases != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
 // TestMalformedMessages: nobody but gateways writes on the channels; rubbish
 // is ignored.
 func TestMalformedMessages(t *testing.T) {

@@ -140,6 +140,10 @@ const scanPiece = 500
 func (p *Presence) scan() bool {
 	p.mu.RLock()
 	incarnation, unready := p.incarnation, p.ready()
+	before := make([]*held, 0, len(p.own))
+	for _, h := range p.own {
+		before = append(before, h)
+	}
 	p.mu.RUnlock()
 	if unready != nil {
 		return false
@@ -169,8 +173,33 @@ func (p *Presence) scan() bool {
 	if !p.dir.scanEnd(incarnation, uint64(began)) {
 		return false
 	}
+	p.count(&p.stats.Scans)
 	p.dropForgotten()
+	p.restoreMissing(before)
 	return true
+}
+
+// restoreMissing registers leases again that were there before a scan and did
+// not appear in it: somebody has deleted keys, or Redis has evicted them. If
+// another session has the names by now, that shows then.
+func (p *Presence) restoreMissing(before []*held) {
+	missing := 0
+	for _, h := range before {
+		e, _, certain := p.dir.lookup(h.lease.Names[0])
+		if !certain || e.session == h.lease.SessionID {
+			continue
+		}
+		p.mu.Lock()
+		if p.own[h.lease.SessionID] == h {
+			h.in = ""
+			missing++
+		}
+		p.mu.Unlock()
+	}
+	if missing > 0 {
+		p.log.Warn("presence: leases are missing in Redis and are registered again", "leases", missing)
+		p.hurry()
+	}
 }
 
 // dropForgotten gives back what the directory gives to this gateway and nobody

@@ -95,6 +95,7 @@ type Presence struct {
 	confirms    map[string]uint64
 	lostSeen    []string
 	asked       map[string]chan yielded // by request id
+	stats       Stats
 }
 
 // held is a lease of this gateway. The mutex guards it.

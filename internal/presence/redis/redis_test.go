@@ -16,7 +16,12 @@ import (
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
-func TestMain(m *testing.M) { os.Exit(testservices.Main(m)) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childEnv); url != "" {
+		os.Exit(child(url))
+	}
+	os.Exit(testservices.Main(m))
+}
 
 // world is gateways on one Redis. Its clock is theirs and the server's, and
 // heartbeats come when it moves.

@@ -2,13 +2,12 @@ package redis
 
 import (
 	"context"
+	"crypto/rand"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/presence"
-
-	"crypto/rand"
 )
 
 // Taking over from a session of another gateway (delivery rule L4) is a
@@ -21,6 +20,8 @@ const (
 	// maxYields bounds how many sessions are asked at once; others are taken
 	// from without being asked.
 	maxYields = 256
+	// answerTime is what the answer may take on its way.
+	answerTime = 50 * time.Millisecond
 	// yieldHold is how long a session that has yielded keeps its names for the
 	// one that asked.
 	yieldHold = 2 * time.Second
@@ -123,9 +124,11 @@ func (p *Presence) onControl(from, kind string, payload []byte) {
 }
 
 func (p *Presence) answer(from, id, session string) {
-	ctx, cancel := context.WithTimeout(p.ctx, presence.HandOver)
+	limited, cancel := context.WithTimeout(p.ctx, presence.HandOver-answerTime)
+	y := p.yield(limited, session)
+	cancel()
+	ctx, cancel := context.WithTimeout(p.ctx, callTimeout)
 	defer cancel()
-	y := p.yield(ctx, session)
 	if y.exact {
 		p.record(ctx, session, y.watermark)
 	}
