@@ -38,6 +38,10 @@ type Inbox struct {
 	Now func() int64
 	// Expired, if set, is called for each message that came too late.
 	Expired func()
+	// Repeats is the position up to which an earlier session was handed
+	// messages and did not finish them all: what comes up to there is flagged
+	// as a repeat. [NoPosition] for none.
+	Repeats int64
 	// Owner is whom [Batch.Feed] means.
 	Owner any
 	// Worker says that the inbox competes with others for its messages, so
@@ -76,7 +80,7 @@ type heldMessage struct {
 // NewInbox adds an inbox to a mailbox. It begins behind position; from the
 // start of the log if known is false.
 func (m *Mailbox) NewInbox(identity, address string, position uint64, known bool) *Inbox {
-	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none, saved: none}
+	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none, saved: none, Repeats: none}
 	if known {
 		in.at, in.commit, in.saved = int64(position), int64(position), int64(position)
 	}
@@ -181,7 +185,11 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 	if in.expired(v) {
 		return true
 	}
-	_, ok := m.offer(in, v, int64(position), 0)
+	attempts := uint8(0)
+	if int64(position) <= in.Repeats {
+		attempts = 1
+	}
+	_, ok := m.offer(in, v, int64(position), attempts)
 	return ok
 }
 
@@ -416,6 +424,22 @@ func (in *Inbox) Uncommitted() {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()
 	in.commit, in.moved = in.saved, true
+}
+
+// Handed returns the highest position of a delivery that went out and is not
+// done, [NoPosition] if there is none.
+func (in *Inbox) Handed() int64 {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	highest := none
+	for id := m.ledger.first; id <= m.highest; id++ {
+		r := m.ledger.at(id)
+		if r.inbox == in && r.flags&recordDone == 0 {
+			highest = max(highest, r.position)
+		}
+	}
+	return highest
 }
 
 // Unfinished returns the deliveries of an inbox that are not done, oldest

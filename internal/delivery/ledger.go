@@ -18,8 +18,10 @@ const (
 	recordNacked // waits to be delivered again, under another id
 )
 
-// none is the position before the first.
-const none int64 = -1
+// NoPosition is the position before the first.
+const NoPosition int64 = -1
+
+const none = NoPosition
 
 // ledger holds the deliveries from the first that is not done to the newest.
 // Ids start at 1 and rise by one.

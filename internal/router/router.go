@@ -63,6 +63,7 @@ type Router struct {
 	parts      []*partition
 	members    *Members
 	stats      Stats
+	repeats    repeats
 
 	ctx    context.Context
 	cancel context.CancelFunc

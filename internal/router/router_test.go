@@ -452,6 +452,31 @@ func TestC1Resume(t *testing.T) {
 	b.quiet()
 }
 
+// What a session was handed and did not finish is flagged when it comes again,
+// what it never had is not.
+func TestRepeatsAreFlagged(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a := w.agent("a", client(0))
+	for i := range 6 {
+		a.send("ag::w::i::b", fmt.Sprint(i), "")
+	}
+	b := w.agent("b", client(4))
+	for range 4 {
+		if m := b.message(); m.GetRedelivered() {
+			t.Fatalf("flagged although it is new: %v", m)
+		}
+	}
+	b.ack(2)
+	b.leave()
+	b = w.agent("b", client(0))
+	for _, want := range []bool{true, true, false, false} {
+		if m := b.message(); m.GetRedelivered() != want {
+			t.Fatalf("%q: redelivered is %v", m.GetPayload(), m.GetRedelivered())
+		}
+	}
+}
+
 // A restart of the gateway loses nothing that is not done.
 func TestRestart(t *testing.T) {
 	t.Parallel()

@@ -120,6 +120,7 @@ func (s *Subscription) add(p *partition, topic, key string, position uint64, kno
 	in := &inbox{Inbox: s.box.NewInbox(key, key, position, known), p: p, sub: s, topic: topic}
 	in.Owner = in
 	in.Now, in.Expired = s.r.nowMS, s.r.countExpired
+	in.Repeats = s.r.repeats.get(key)
 	in.target = target{inbox: in}
 	s.inboxes = append(s.inboxes, in)
 	return in
@@ -254,6 +255,9 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 		s.worker.group.settled(s.worker)
 	}
 	commits := s.commits(true)
+	for _, in := range s.inboxes {
+		s.r.repeats.set(in.Address, in.Handed())
+	}
 	s.detach()
 	if len(commits) == 0 {
 		return
