@@ -175,6 +175,38 @@ func TestEndsAndBeginningsWait(t *testing.T) {
 	})
 }
 
+// What is renewed while its expiry waits for it stays.
+func TestExpiryLooksAgain(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	url := testservices.Postgres(t).URL()
+	up(t, url)
+	s := open(t, url, postgres.Options{})
+	if err := s.CommitClean(ctx, []store.Commit{{Identity: "i", Address: "a", Position: 7, Epoch: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.LearnMembership(ctx, "u", []string{"w"}, time.UnixMilli(1)); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, "update positions set moved_at = 0; update marks set seen_at = 0; update members set changed_at = 0")
+	for renewal, expire := range map[string]func(context.Context, time.Time) (int64, error){
+		"update positions set moved_at = 1000":  s.ExpirePositions,
+		"update marks set seen_at = 1000":       s.ExpireMarks,
+		"update members set until = 1000":       s.ExpireMemberships,
+		"update members set ruling = 2":         s.ExpireMemberships,
+		"update members set changed_at = 10000": s.ExpireMemberships,
+	} {
+		interleave(t, url, renewal, func() error {
+			n, err := expire(ctx, time.UnixMilli(500))
+			if err == nil && n != 0 {
+				t.Errorf("%s: %d expired", renewal, n)
+			}
+			return err
+		})
+		exec(t, url, "update members set until = 1, ruling = 0, changed_at = 0")
+	}
+}
+
 // Changes of memberships wait for each other, so that none becomes visible
 // behind one with a higher number.
 func TestChangesBecomeVisibleInOrder(t *testing.T) {

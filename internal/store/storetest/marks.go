@@ -159,6 +159,7 @@ func beginFences(t *testing.T, b *bench) {
 		}
 	}
 	b.begin("i", "a", 5)
+	fenced(4) // by the mark alone
 	b.commit(at("i", "a", 3, 5))
 	b.begin("i", "a", 8)
 	b.commit(at("i", "a", 20, 5), at("i", "a", 20, 7))
