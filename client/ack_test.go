@@ -1,7 +1,9 @@
 package client
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,7 +121,7 @@ func TestAckLogIsBounded(t *testing.T) {
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	w := newWindow(3)
-	key := func(i int) messageKey { return messageKey{source: "s", id: fmt.Sprint(i)} }
+	key := func(i int) messageKey { return newKey("s", "t", fmt.Sprint(i)) }
 	for i := range 10 {
 		w.begin(key(i), &Message{})
 	}
@@ -127,26 +129,81 @@ func TestWindow(t *testing.T) {
 		w.finish(key(i), acked)
 	}
 	for i := range 10 {
-		if _, known := w.find(key(i)); known != (i >= 7) {
-			t.Errorf("%d known: %v", i, known)
+		if _, v := w.find(key(i)); (v == acked) != (i >= 7) {
+			t.Errorf("%d: %v", i, v)
 		}
 	}
 	w.begin(key(10), &Message{})
 	w.finish(key(10), requeued)
-	if _, known := w.find(key(10)); known {
+	if m, v := w.find(key(10)); m != nil || v != open {
 		t.Error("what failed is remembered")
 	}
 	for i := range 1000 {
 		w.begin(key(i), &Message{})
 		w.finish(key(i), dropped)
 	}
-	if len(w.entries) != 3 || len(w.done) != 3 {
-		t.Errorf("%d and %d entries", len(w.entries), len(w.done))
+	if len(w.working) != 0 || len(w.done) != 3 || len(w.order) != 3 {
+		t.Errorf("%d, %d and %d entries", len(w.working), len(w.done), len(w.order))
 	}
 	none := newWindow(-1)
 	none.begin(key(1), &Message{})
 	none.finish(key(1), acked)
-	if len(none.entries) != 0 {
+	if len(none.working)+len(none.done) != 0 {
 		t.Error("a window of none remembers")
+	}
+}
+
+// Where one part ends and the next begins counts, too.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	seen := make(map[messageKey]string)
+	long := strings.Repeat("x", 2000)
+	for _, k := range [][3]string{
+		{"a", "b", "c"}, {"ab", "", "c"}, {"", "ab", "c"}, {"a", "bc", ""}, {"abc", "", ""}, {"", "", "abc"}, {long, "b", "c"}, {long, "b", "d"},
+	} {
+		key := newKey(k[0], k[1], k[2])
+		if other, taken := seen[key]; taken || key == (messageKey{}) {
+			t.Errorf("%.20q and %.20q are the same", k, other)
+		}
+		seen[key] = k[0] + "|" + k[1] + "|" + k[2]
+		if key != newKey(k[0], k[1], k[2]) {
+			t.Errorf("%.20q is not always the same", k)
+		}
+	}
+}
+
+// Repeats are recognised across a second's traffic, not only across the last few.
+func TestManyRepeats(t *testing.T) {
+	bubble(t, func(t *testing.T, g *gateway) {
+		o := g.options()
+		o.MaxUnacked = 1 << 20
+		handled := make(chan string, 20_002)
+		o.Handler = func(_ context.Context, m *Message) error { handled <- m.ID; return nil }
+		c, p := g.connect(o, g.welcome)
+		acked := func(upTo uint64) {
+			for a := uint64(0); a < upTo; a = max(a, p.nextAck().GetUpTo()) {
+			}
+		}
+		const n = 10_000 // more than any window of unacknowledged ones
+		for i := range n {
+			p.deliver(uint64(i+1), fmt.Sprint("m", i), "")
+		}
+		acked(n)
+		g.cut()
+		p = g.welcome()
+		for i := range n + 1 { // the gateway forgot all acknowledgements
+			p.deliver(uint64(i+1), fmt.Sprint("m", i), "")
+		}
+		acked(n + 1)
+		if len(handled) != n+1 {
+			t.Errorf("%d messages were handled", len(handled))
+		}
+		g.close(c, p)
+	})
+}
+
+func BenchmarkKey(b *testing.B) {
+	for b.Loop() {
+		newKey("ag::demo::other::1", "ag::demo::echo::1", "0198c0de-0000-7000-8000-000000000000")
 	}
 }

@@ -58,6 +58,7 @@ type Message struct {
 	Redelivered bool
 
 	client   *Client
+	key      messageKey // zero without an ID
 	position uint64
 	placed   bool
 
@@ -141,6 +142,9 @@ func newMessage(c *Client, in *aetherv1.IncomingMessage) *Message {
 		Type: Type(in.GetMessageType()), Payload: in.GetPayload(), Subject: in.GetSubject(),
 		Metadata: in.GetMetadata(), Workspace: in.GetWorkspace(), Redelivered: in.GetRedelivered(),
 		client: c, tracked: in.GetDeliveryId() != 0,
+	}
+	if m.ID != "" {
+		m.key = newKey(m.Source, m.Topic, m.ID)
 	}
 	if m.Type == 0 {
 		m.Type = Opaque

@@ -20,7 +20,7 @@ import (
 const (
 	DefaultMaxUnacked     = 256
 	DefaultSharedBuffer   = 1024
-	DefaultDedupeWindow   = 8192
+	DefaultDedupeWindow   = 65_536
 	DefaultMaxPending     = 1024
 	DefaultPendingBytes   = 16 << 20
 	DefaultConnectTimeout = 10 * time.Second
@@ -101,9 +101,11 @@ type Options struct {
 	// Echo: also deliver this client's own broadcasts.
 	Echo bool
 	// DedupeWindow is how many processed messages are remembered to recognise a
-	// repeat, once for acknowledged and once for shared ones; it costs some 300
-	// bytes each. 0 means DefaultDedupeWindow, or more where MaxUnacked asks for
-	// it; negative means none.
+	// repeat, once for acknowledged and once for shared ones, at some 45 bytes
+	// each. After an unclean end of a gateway or a connection, what was
+	// acknowledged in about the last second may come again: so it should exceed
+	// two seconds of this client's traffic. 0 means DefaultDedupeWindow, or more
+	// where MaxUnacked asks for it; negative means none.
 	DedupeWindow int
 
 	// MaxPending and PendingBytes bound what was sent and not yet answered, in

@@ -75,7 +75,7 @@ func (r *receiver) detach(l *link) {
 		if m.tracked {
 			r.queue.remove(m)
 			if m.ID != "" {
-				r.own.forget(keyOf(m))
+				r.own.forget(m.key)
 			}
 		}
 		m = next
@@ -145,22 +145,22 @@ func (r *receiver) waiting() bool {
 // delivery id: a done one is acknowledged again, one in a handler's hands is
 // acknowledged when the handler is done.
 func (r *receiver) repeated(l *link, m *Message, id uint64) bool {
-	w, k := r.window(m), keyOf(m)
-	s, known := w.find(k)
+	w := r.window(m)
+	first, v := w.find(m.key)
 	switch {
-	case !known:
-		w.begin(k, m)
+	case v != open:
+		r.endOne(id, v, "seen before")
+	case first == nil:
+		w.begin(m.key, m)
 		if !m.tracked {
-			w.finish(k, acked)
+			w.finish(m.key, acked)
 		}
 		return false
-	case s.m == nil:
-		r.endOne(id, s.verdict, "seen before")
 	case m.tracked:
-		if s.m.link != l {
-			s.m.link, s.m.deliveries = l, nil
+		if first.link != l {
+			first.link, first.deliveries = l, nil
 		}
-		s.m.deliveries = append(s.m.deliveries, id)
+		first.deliveries = append(first.deliveries, id)
 	}
 	return true
 }
@@ -173,7 +173,7 @@ func (r *receiver) claimed(m *Message, id uint64) bool {
 	}
 	m.verdict = acked
 	if m.ID != "" {
-		r.window(m).finish(keyOf(m), acked)
+		r.window(m).finish(m.key, acked)
 	}
 	r.endOne(id, acked, "")
 	return true
@@ -265,7 +265,7 @@ func (r *receiver) settle(m *Message, v verdict, reason string) {
 	}
 	m.verdict = v
 	if m.ID != "" {
-		r.own.finish(keyOf(m), v)
+		r.own.finish(m.key, v)
 	}
 	if m.link != r.link {
 		return
