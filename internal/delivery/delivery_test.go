@@ -308,7 +308,7 @@ func TestS3Expected(t *testing.T) {
 	b.show("1", 1, 60)
 	b.show("3", 3, 61)
 	b.want(b.take(), "")
-	if b.in.Expecting() {
+	if b.in.Expecting(0) {
 		t.Fatal("2 is still expected")
 	}
 	b.watermark(70, 59)

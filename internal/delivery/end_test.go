@@ -31,3 +31,18 @@ func TestS5LiveShownAfterClose(t *testing.T) {
 	b.show("m", 5, 10)
 	b.watermark(20, 9)
 }
+
+// Delivery rule S7: a session that ends waits for what the log will show, and
+// for nothing else.
+func TestS7Expecting(t *testing.T) {
+	t.Parallel()
+	b := setup(t, delivery.Options{Mode: delivery.Client})
+	b.live("never stored", 5, 0, 4)
+	if !b.in.Expecting(4) || b.in.Expecting(6) {
+		t.Fatal("it waits for what was never stored")
+	}
+	b.in.Starve(0)
+	if b.in.Expecting(4) {
+		t.Fatal("it waits although nobody reads for it")
+	}
+}

@@ -331,11 +331,20 @@ func (in *Inbox) Unfence(seen uint64) bool {
 	return true
 }
 
-// Expecting reports whether a live delivery has yet to be seen in the log.
-func (in *Inbox) Expecting() bool {
+// Expecting reports whether a live delivery will yet be seen in the log by who
+// feeds the inbox. seen is what the tail has shown: what it has passed over was
+// never stored.
+func (in *Inbox) Expecting(seen uint64) bool {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()
-	return in.expected.len() > 0
+	n := in.expected.len()
+	switch {
+	case n == 0:
+		return false
+	case in.feeder == FedByTail:
+		return in.expected.at(n-1).seq > seen
+	}
+	return in.feeder == FedByReader
 }
 
 // Redeliver makes a nacked delivery again, with a new id.

@@ -106,6 +106,9 @@ func (g *Gateway) Ready(ctx context.Context) error {
 // Serve takes connections until the gateway is stopped.
 func (g *Gateway) Serve(l net.Listener) error { return g.Server.Serve(l) }
 
+// streamEnds is how long clients may take to read the end of their streams.
+const streamEnds = 2 * time.Second
+
 // Stop ends the gateway in order: clients are told and sent away, positions
 // are committed, what was accepted is stored. It is over when ctx ends at the
 // latest, give or take what a call on a dead connection takes to notice. The
@@ -120,6 +123,10 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	}
 	defer cancel()
 	drained := g.Sessions.Drain(clients)
-	g.Server.Stop(clients)
+	// All sessions have ended; a client that does not read the end of its
+	// stream is not waited for.
+	ends, cancelEnds := context.WithTimeout(clients, streamEnds)
+	defer cancelEnds()
+	g.Server.Stop(ends)
 	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx))
 }

@@ -276,9 +276,9 @@ func (s *Subscription) awaitTail(ctx context.Context) {
 	deadline := time.NewTimer(leaveTimeout)
 	defer deadline.Stop()
 	for _, in := range s.inboxes {
-		for in.Expecting() {
+		for {
 			shown := in.p.nextEntry()
-			if !in.Expecting() {
+			if !in.p.expecting(in) {
 				break
 			}
 			select {
@@ -290,6 +290,12 @@ func (s *Subscription) awaitTail(ctx context.Context) {
 			}
 		}
 	}
+}
+
+func (p *partition) expecting(in *inbox) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return in.Expecting(p.seen)
 }
 
 // commits returns the positions worth committing: those that moved by a

@@ -201,12 +201,16 @@ func (m *Manager) admit(ctx context.Context, p *acl.Principal, id auth.Identity,
 // negotiate answers the extensions that a client declares. There are none
 // that the gateway supports.
 func negotiate(declared []*aetherv1.ExtensionDeclaration) ([]*aetherv1.NegotiatedExtension, error) {
-	const maxExtensions = 64
+	// The answer repeats them, and must fit into what a client takes at once.
+	const maxExtensions, maxExtensionText = 64, 512
 	if len(declared) > maxExtensions {
 		return nil, status.Errorf(codes.InvalidArgument, "%d extensions are declared, %d are allowed", len(declared), maxExtensions)
 	}
 	var list []*aetherv1.NegotiatedExtension
 	for _, d := range declared {
+		if n := len(d.GetUri()) + len(d.GetVersion()); n > maxExtensionText {
+			return nil, status.Errorf(codes.InvalidArgument, "an extension's URI and version have %d bytes, %d are allowed", n, maxExtensionText)
+		}
 		if d.GetRequired() {
 			return nil, status.Errorf(codes.FailedPrecondition, "extension %.128q is required by the client and not supported", d.GetUri())
 		}

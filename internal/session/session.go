@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,8 @@ type Session struct {
 	sender *router.Sender
 	sub    *router.Subscription
 
+	handling sync.Mutex // held while a frame of the client is acted on
+
 	lastSent  atomic.Int64 // Unix ms of the last frame
 	blockedAt atomic.Int64 // Unix ms since when a send has not returned; 0: none does
 
@@ -49,6 +52,7 @@ type Session struct {
 	ended  chan struct{} // closed when why is set
 	flush  chan struct{} // closed when the pump is to send what waits and stop
 	pumped chan struct{} // closed when the pump has stopped
+	broken atomic.Bool   // the stream took no more of what the pump sent
 	left   chan struct{} // closed when the lease is free
 }
 
@@ -56,8 +60,8 @@ type Session struct {
 type cause struct {
 	err error // the status of the stream
 	// flush lets the pump send what waits; receipts waits before that until
-	// every send has its answer.
-	flush, receipts bool
+	// every send has its answer; hurry says that somebody waits for the end.
+	flush, receipts, hurry bool
 	// closed says that the client half-closed and reads to the end; cancelled
 	// that it cancelled the stream on a live connection (delivery rule A).
 	closed, cancelled bool
@@ -80,7 +84,7 @@ func (s *Session) slow() {
 // supersede ends the session in favour of one that resumes it.
 func (s *Session) supersede() {
 	s.urgent(signalFrame(aetherv1.Signal_SIGNAL_TYPE_FORCE_DISCONNECT, "the session was resumed by another connection", "SUPERSEDED", 0))
-	s.end(cause{err: status.Error(codes.Aborted, "SUPERSEDED: the session was resumed by another connection"), flush: true})
+	s.end(cause{err: status.Error(codes.Aborted, "SUPERSEDED: the session was resumed by another connection"), flush: true, hurry: true})
 }
 
 func (s *Session) urgent(frame []byte) {
@@ -91,34 +95,43 @@ func (s *Session) urgent(frame []byte) {
 
 // run serves the session from its ConnectionAck on.
 func (s *Session) run() error {
-	if err := s.greet(); err != nil {
-		s.leave(cause{err: err})
-		return err
-	}
-	s.m.wg.Go(s.receive)
-	s.m.wg.Go(s.pump)
+	s.m.wg.Go(func() { s.guard(s.receive) })
+	s.m.wg.Go(func() { s.guard(s.pump) })
 	<-s.ended
 	s.leave(s.why)
 	return s.why.err
 }
 
-// flushTimeout bounds how long a session that ends may still send.
-const flushTimeout = 2 * time.Second
+// guard keeps a defect in one session from ending the process.
+func (s *Session) guard(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.m.o.Logger.Error("a session panicked", "session", s.id, "panic", r, "stack", string(debug.Stack()))
+			s.end(cause{err: status.Error(codes.Internal, "internal error")})
+		}
+	}()
+	f()
+}
+
+// flushTimeout bounds how long a session that ends may still send, hurryTimeout
+// if another waits for its place.
+const (
+	flushTimeout = 2 * time.Second
+	hurryTimeout = 200 * time.Millisecond
+)
 
 // leave undoes everything: deliveries stop, positions are committed, the lease
 // is freed (delivery rule S7).
 func (s *Session) leave(why cause) {
+	// What is being acted on is finished; nothing is acted on from here on.
+	s.handling.Lock()
+	s.handling.Unlock() //nolint:staticcheck // a barrier
 	if why.receipts {
 		s.awaitReceipts()
 	}
 	close(s.flush)
-	if why.flush {
-		timeout := time.NewTimer(flushTimeout)
-		select {
-		case <-s.pumped:
-		case <-timeout.C:
-		}
-		timeout.Stop()
+	if why.flush && !s.flushed(why.hurry) || s.broken.Load() || s.st.Lost() {
+		why.closed = false // it does not read to the end
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.st.Context()), releaseTimeout)
 	defer cancel()
@@ -126,6 +139,22 @@ func (s *Session) leave(why cause) {
 	s.m.release(s)
 	s.m.remove(s)
 	close(s.left)
+}
+
+// flushed waits until the pump has sent what waits, and reports whether it has.
+func (s *Session) flushed(hurry bool) bool {
+	limit := flushTimeout
+	if hurry {
+		limit = hurryTimeout
+	}
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	select {
+	case <-s.pumped:
+		return true
+	case <-timeout.C:
+		return false
+	}
 }
 
 // awaitReceipts waits until every send of a client that sends nothing more is
@@ -179,14 +208,23 @@ func (s *Session) check() {
 		s.end(cause{err: status.Errorf(codes.Unavailable, "the client has read nothing for %s", s.m.o.WriteTimeout)})
 		return
 	}
-	if !s.expires.IsZero() && !now.Before(s.expires) {
-		s.end(cause{err: status.Error(codes.Unauthenticated, "the credential has expired"), flush: true})
+	if s.expired(now) {
 		return
 	}
 	s.box.Settle(autoWindow, s.m.running.Load()-(s.m.o.Keepalive+watchInterval).Milliseconds(), s.blocked())
 	if s.extended && now.UnixMilli()-s.lastSent.Load() >= (s.m.o.HeartbeatInterval-watchInterval).Milliseconds() {
 		s.urgent(heartbeatFrame(now))
 	}
+}
+
+// expired ends a session whose credential has expired, and reports whether it
+// has.
+func (s *Session) expired(now time.Time) bool {
+	if s.expires.IsZero() || now.Before(s.expires) {
+		return false
+	}
+	s.end(cause{err: status.Error(codes.Unauthenticated, "the credential has expired"), flush: true})
+	return true
 }
 
 // receive handles what the client sends. It never waits for the client to
@@ -199,17 +237,31 @@ func (s *Session) receive() {
 			s.end(s.receiveEnded(err))
 			return
 		}
-		select {
-		case <-s.ended:
+		if !s.act(frame, bad) {
 			return
-		default:
 		}
-		if malformed {
-			s.refuse(bad.RequestID, bad.refusal())
-			continue
-		}
+	}
+}
+
+// act handles one frame, or refuses a malformed one. It reports false if the
+// session has ended.
+func (s *Session) act(frame *aetherv1.UpstreamMessage, bad *MalformedError) bool {
+	s.handling.Lock()
+	defer s.handling.Unlock()
+	select {
+	case <-s.ended:
+		return false
+	default:
+	}
+	switch {
+	case s.expired(s.m.o.Now()):
+		return false
+	case bad != nil:
+		s.refuse(bad.RequestID, bad.refusal())
+	default:
 		s.handle(frame)
 	}
+	return true
 }
 
 func (s *Session) receiveEnded(err error) cause {
@@ -229,11 +281,31 @@ func (s *Session) receiveEnded(err error) cause {
 // pump sends what waits, until the session has ended.
 func (s *Session) pump() {
 	defer close(s.pumped)
+	if err := s.greet(); err != nil {
+		s.broken.Store(true)
+		s.end(cause{err: err})
+		return
+	}
 	var batch delivery.Batch
 	flushing := false
 	for {
+		if !flushing && s.expired(s.m.o.Now()) {
+			<-s.flush
+		}
+		select {
+		case <-s.flush:
+			if !s.why.flush {
+				return
+			}
+			if !flushing {
+				s.box.OnlyAnswers()
+			}
+			flushing = true
+		default:
+		}
 		if s.box.Take(&batch) {
 			if err := s.send(&batch, flushing); err != nil {
+				s.broken.Store(true)
 				s.end(cause{err: status.Error(codes.Unavailable, "the stream does not take frames any more")})
 				return
 			}
@@ -245,11 +317,6 @@ func (s *Session) pump() {
 		select {
 		case <-s.box.Wake():
 		case <-s.flush:
-			if !s.why.flush {
-				return
-			}
-			s.box.OnlyAnswers()
-			flushing = true
 		}
 	}
 }
@@ -268,6 +335,11 @@ func (s *Session) send(b *delivery.Batch, flushing bool) error {
 		}
 	}
 	s.box.Written(b, s.m.running.Load())
+	if s.box.Mode() == delivery.Auto {
+		// What more bytes were written after than all windows hold is done at
+		// once, so that a fast client does not wait for the clock.
+		s.box.Settle(autoWindow, math.MinInt64, false)
+	}
 	if !flushing {
 		for _, in := range b.Feed {
 			s.m.o.Router.Feed(in)

@@ -153,6 +153,9 @@ func (p *Peer) Leave() error {
 	}
 }
 
+// CloseSend half-closes the stream.
+func (p *Peer) CloseSend() { _ = p.st.CloseSend() }
+
 // Cancel cancels the stream on a live connection.
 func (p *Peer) Cancel() { p.stop() }
 
