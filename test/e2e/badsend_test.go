@@ -231,7 +231,7 @@ func testExpiredMessages(t *testing.T, g *gateway) {
 	long.TtlMs = 3_600_000
 	sender.accepted(short)
 	sender.accepted(long)
-	sender.beats(1) // a second
+	sender.beats(2) // at least a second
 	receiver := connect(t, g, to)
 	sender.stored(to.name, "last")
 	wantTexts(t, receiver.until("last"), []string{"long"})

@@ -54,7 +54,9 @@ func (l *load) send(w *wire, to, name string, pace time.Duration) (n int, err er
 	for {
 		select {
 		case <-l.stop:
-			return n, nil
+			m := chat("nowhere", "")
+			m.RequestId = over
+			return n, w.send(m)
 		case <-tick.C:
 		}
 		text := fmt.Sprintf("%s %d", name, n+1)
@@ -70,28 +72,26 @@ func (l *load) send(w *wire, to, name string, pace time.Duration) (n int, err er
 	}
 }
 
+// over is the request id of the last send, which is refused: whoever waits for
+// answers learns that there are no more sends.
+const over = "over"
+
 // read notes answers until all sends have one, once the sender has stopped.
 func (l *load) read(w *wire, done chan int) error {
-	total, known := 0, false
-	for n := 0; ; n++ {
-		for !known {
-			select {
-			case total = <-done:
-				known = true
-				continue
-			default:
-			}
-			break
-		}
-		if known && n >= total {
-			return nil
-		}
+	total := -1
+	for n := 0; n != total; {
 		m, err := w.await(func(m *down) bool { return m.GetReceipt() != nil || m.GetError() != nil })
 		if err != nil {
 			return err
 		}
+		if m.GetError().GetRequestId() == over {
+			total = <-done
+			continue
+		}
 		l.note(m)
+		n++
 	}
+	return nil
 }
 
 func (l *load) note(m *down) {

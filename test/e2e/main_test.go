@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 	}
 	// Most of these tests wait most of the time.
 	if n := flag.Lookup("test.parallel"); n.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = n.Value.Set("12")
+		_ = n.Value.Set("8")
 	}
 	return testservices.Main(m)
 }

@@ -14,7 +14,7 @@ func testNotUTF8(t *testing.T, g *gateway) {
 	ws := workspace(t)
 	neighbour := connect(t, g, agent(ws, "i", "neighbour"))
 	for _, field := range []protowire.Number{1, 100, 101, 103} {
-		p := connect(t, g, agent(ws, "i", "s"))
+		p := reconnect(t, g, agent(ws, "i", "s"))
 		m := chat(neighbour.name(), "bad")
 		m.RequestId = "r"
 		raw, err := proto.Marshal(m)
