@@ -118,14 +118,13 @@ func TestFenceFallsOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if f.Fenced() != (func() bool {
-			select {
-			case <-f.Done():
-				return true
-			default:
-				return false
-			}
-		}()) {
+		done := false
+		select {
+		case <-f.Done():
+			done = true
+		default:
+		}
+		if f.Fenced() != done {
 			t.Fatal("Fenced and Done differ")
 		}
 	}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,8 @@ func TestL2ProcessStopped(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+w.server.URL())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,7 @@ func TestL2ProcessStopped(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	next := func() string {
 		if !lines.Scan() {
-			t.Fatal("the process has ended")
+			t.Fatalf("the process has ended: %v\n%s", cmd.Wait(), complaints.String())
 		}
 		return lines.Text()
 	}

@@ -5,9 +5,13 @@ if not current() then
 end
 local list = call('ZRANGEBYLEX', P .. 'names', ARGV[5] == '' and '-' or '(' .. ARGV[5], '+', 'LIMIT', 0, ARGV[6])
 local out = {}
+local records = {} -- a record may have many names, and is long then
 for _, name in ipairs(list) do
   local session = call('HGET', P .. 'l', name)
-  local rec = session and load(session)
+  if session and records[session] == nil then
+    records[session] = load(session)
+  end
+  local rec = session and records[session]
   if rec then
     out[#out + 1] = name
     out[#out + 1] = session
