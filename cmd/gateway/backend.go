@@ -33,7 +33,8 @@ type backend struct {
 	driver    streams.Driver
 	positions store.Store
 	checks    map[string]ops.Check
-	closers   []func() error // in the order of opening
+	lost      <-chan struct{} // closed when another gateway has taken over; nil: cannot happen
+	closers   []func() error  // in the order of opening
 }
 
 // close closes what was opened, last first.
@@ -80,6 +81,9 @@ func openEmbedded(ctx context.Context, cfg *config.Config) (_ *backend, err erro
 	}
 	b.positions = positions
 	b.closers = append(b.closers, positions.Close)
+	if err := settlePlacement(ctx, cfg, positions); err != nil {
+		return nil, err
+	}
 	driver, err := embedded.Open(file, embedded.Options{
 		Partitions: placement(cfg).Count(), MaxAge: cfg.Streams.Retention.MaxAge, MaxBytes: int64(cfg.Streams.Retention.MaxBytes),
 	})
@@ -117,6 +121,15 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	}
 	b.positions = positions
 	b.closers = append(b.closers, positions.Close)
+	alone, err := beAlone(ctx, log, positions)
+	if err != nil {
+		return nil, err
+	}
+	b.lost = alone.Lost()
+	b.closers = append(b.closers, alone.Close)
+	if err := settlePlacement(ctx, cfg, positions); err != nil {
+		return nil, err
+	}
 
 	where := placement(cfg)
 	names := make([]string, where.Count())
@@ -138,16 +151,24 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	return b, nil
 }
 
+// sayAgain is how often a wait that goes on for the same reason is logged.
+const sayAgain = 10 * time.Second
+
 // untilAnswered repeats fn while the database, which may be only just starting,
 // does not answer.
 func untilAnswered(ctx context.Context, log *slog.Logger, fn func() error) error {
+	said, saidAt := "", time.Time{}
 	for {
 		err := fn()
 		var schema *store.SchemaError
 		if err == nil || errors.Is(err, postgres.ErrURL) || errors.As(err, &schema) || answered(err) {
 			return err
 		}
-		log.Warn("the database is not ready, trying again", "error", err)
+		// The same again is worth a line now and then, not each second.
+		if text := err.Error(); text != said || time.Since(saidAt) >= sayAgain {
+			log.Warn("waiting for the database", "error", err)
+			said, saidAt = text, time.Now()
+		}
 		pause := time.NewTimer(time.Second)
 		select {
 		case <-pause.C:

@@ -107,6 +107,8 @@ func (s *startup) run(ctx context.Context, p *program) error {
 		return nil
 	case err := <-g.failed:
 		return err
+	case <-b.lost:
+		return errReplaced
 	}
 }
 

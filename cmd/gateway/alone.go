@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/store/postgres"
+)
+
+// aloneRetry is how often a gateway that starts looks whether its predecessor
+// has gone.
+const aloneRetry = 500 * time.Millisecond
+
+// errReplaced ends a gateway whose place another one has taken.
+var errReplaced = errors.New("another gateway has started on the same database while the connection to it was lost")
+
+// beAlone makes sure that no other gateway serves on the database: leases are
+// kept in the memory of one process, so that two would both deliver. One that
+// is about to end is waited for.
+func beAlone(ctx context.Context, log *slog.Logger, s *postgres.Store) (*postgres.Alone, error) {
+	told := false
+	for {
+		a, err := s.BeAlone(ctx)
+		if !errors.Is(err, postgres.ErrNotAlone) {
+			return a, err
+		}
+		if !told {
+			told = true
+			log.Warn("another gateway serves on this database; waiting for it to end")
+		}
+		pause := time.NewTimer(aloneRetry)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, errors.New("another gateway serves on this database, and several are not supported yet: stop that one, or give this one a database and streams of its own")
+		}
+	}
+}
+
+// settlePlacement refuses to serve with another placement than the one that
+// the messages were stored with (delivery rule C9): they would not be found.
+func settlePlacement(ctx context.Context, cfg *config.Config, s store.Placement) error {
+	own := placement(cfg).Fingerprint()
+	stored, err := s.SettlePlacement(ctx, own)
+	if err != nil {
+		return err
+	}
+	if stored != own {
+		return fmt.Errorf("the messages were stored with streams.partitions and streams.placement as %q, not %q: set them back, the number of partitions is fixed when a deployment is born", stored, own)
+	}
+	return nil
+}
