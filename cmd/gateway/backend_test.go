@@ -17,7 +17,7 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	}
 	db.Kill()
 	g := begin(t, environ, "serve", "--migrate")
-	g.stderr.wait(t, "the database is not ready")
+	g.stderr.wait(t, "waiting for the database")
 	db.Start()
 	g.await(t)
 	succeed(t, append(environ, "AETHER_ADDR="+g.grpc), "send", "--as", "us::alice::cli", "--to", "ag::w::i::s", "--text", "x")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,11 +19,12 @@ const defaultAddr = "127.0.0.1:50051"
 // clientFlags say where the gateway is, as whom to connect and by which
 // credential.
 type clientFlags struct {
-	Addr  string `placeholder:"HOST:PORT" help:"The gateway's gRPC address (default: AETHER_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
+	Addr  string `placeholder:"HOST:PORT" help:"The gateway's gRPC address (default: AETHER_ADDR, AETHER_GRPC_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
 	Token string `placeholder:"JWT" help:"The credential (default: AETHER_TOKEN, else one is made with the data directory's key)."`
 	As    string `placeholder:"ADDRESS" help:"Who to be, by address: ag::w::i::s, tu::w::i::s, tb::w::i (a worker), us::user::window, sv::i::s, br::i::s."`
 	identityFlags
 	Window    string `placeholder:"WINDOW" help:"For --kind user: the window (default: cli)."`
+	Timeout   string `placeholder:"DURATION" help:"How long to wait for the gateway (default: 5s), and with send for all of it (default: 30s more)."`
 	Plaintext bool   `help:"Send the credential unencrypted to a host that is not this one."`
 	keyFlags
 }
@@ -39,36 +38,38 @@ type principal struct {
 
 // connect connects as the flags say. near is an address that tells a user's
 // workspace where the flags do not.
-func (f *clientFlags) connect(ctx context.Context, p *program, near string, o client.Options) (*client.Client, error) {
-	o.Addr = f.addr(p)
-	o.Token = strings.TrimPrefix(first(f.Token, p.getenv("AETHER_TOKEN")), "Bearer ")
+func (f *clientFlags) connect(ctx context.Context, p *program, near string, o client.Options) (*client.Client, *target, error) {
+	t := &target{name: p.name(), keyFrom: f.source(p)}
+	var err error
+	if t.addr, t.from, err = f.address(p); err != nil {
+		return nil, nil, err
+	}
+	o.Addr = t.addr
+	switch env := p.getenv("AETHER_TOKEN"); {
+	case f.Token != "":
+		o.Token, t.token = f.Token, "--token"
+	case env != "":
+		o.Token, t.token = env, "AETHER_TOKEN"
+	}
+	o.Token = strings.TrimPrefix(o.Token, "Bearer ")
 	who, err := f.principal(o.Token, near)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.Token == "" {
 		if o.Token, err = f.mint(p, who.claims); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
+	t.who = who.identity.String()
 	o.Identity, o.Workspace = who.identity, who.workspace
 	o.AllowPlaintext = f.Plaintext
 	o.Name = "gateway-cli/" + version.Version()
-	c, err := client.Connect(ctx, o)
+	c, err := f.reach(ctx, p, t, o)
 	if err != nil {
-		return nil, explain(err, o.Addr, who.identity.String())
+		return nil, nil, t.explainClaim(err)
 	}
-	return c, nil
-}
-
-func (f *clientFlags) addr(p *program) string {
-	if a := first(f.Addr, p.getenv("AETHER_ADDR")); a != "" {
-		return a
-	}
-	if a, err := os.ReadFile(filepath.Join(f.dataDir(p), devAddressFile)); err == nil && len(a) < 256 {
-		return strings.TrimSpace(string(a))
-	}
-	return defaultAddr
+	return c, t, nil
 }
 
 // mint makes a credential with the key of a data directory or a file.
@@ -91,7 +92,7 @@ func (f *clientFlags) principal(token, near string) (principal, error) {
 	case f.As != "" && f.Kind != "":
 		return principal{}, usagef("--as and --kind name two principals; give one")
 	case f.As != "":
-		return f.fromAddress(near)
+		return f.fromAddress(near, token)
 	case f.Kind != "":
 		return f.fromFlags()
 	case token == "":
@@ -113,10 +114,10 @@ func (f *clientFlags) principal(token, near string) (principal, error) {
 }
 
 // fromAddress is the principal with that address.
-func (f *clientFlags) fromAddress(near string) (principal, error) {
-	a, err := address.Parse(f.As)
+func (f *clientFlags) fromAddress(near, token string) (principal, error) {
+	a, err := parseAddress("--as", f.As)
 	if err != nil {
-		return principal{}, usagef("--as: %v", err)
+		return principal{}, err
 	}
 	if f.Impl != "" || f.Spec != "" || f.User != "" || f.Window != "" {
 		return principal{}, usagef("--impl, --spec, --user and --window go with --kind, not with --as")
@@ -136,6 +137,9 @@ func (f *clientFlags) fromAddress(near string) (principal, error) {
 		if to, err := address.Parse(near); err == nil && len(f.Workspace) == 0 && to.Workspace() != "" {
 			f.Workspace = []string{to.Workspace()}
 		}
+		if in, err := auth.Inspect(noContext, token, nil); err == nil && len(f.Workspace) == 0 && len(in.Claims.Workspaces) == 1 {
+			f.Workspace = in.Claims.Workspaces
+		}
 	case address.PrefixTask:
 		return principal{}, usagef("--as %s: the gateway gives such a task its id; connect as a worker with --as tb::%s::%s", f.As, a.Workspace(), a.Implementation())
 	default:
@@ -145,7 +149,7 @@ func (f *clientFlags) fromAddress(near string) (principal, error) {
 		f.Workspace = []string{w}
 	}
 	if f.Kind == auth.KindUser && len(f.Workspace) == 0 {
-		return principal{}, usagef("--as %s: say in which workspace with --workspace", f.As)
+		return principal{}, usagef("--as %s: say in which workspace with --workspace W", f.As)
 	}
 	return f.fromFlags()
 }
@@ -185,23 +189,4 @@ func (f *clientFlags) fromFlags() (principal, error) {
 		who.identity = client.Bridge(f.Impl, f.Spec)
 	}
 	return who, nil
-}
-
-// explain adds to what the client says what to do about it.
-func explain(err error, addr, who string) error {
-	todo := ""
-	switch code := client.CodeOf(err); {
-	case client.IsUnauthenticated(err):
-		todo = "the credential must be signed with a key of this gateway: `gateway token create` with its --data-dir or --key-file makes one"
-	case client.IsDuplicateIdentity(err):
-		todo = "end the other session, or connect under another name (for a user, another window)"
-	case client.IsPermission(err) && who != "":
-		todo = "the credential must cover " + who + ": `gateway token create --help`"
-	case code == client.CodeConnection, code == client.CodeUnavailable && who != "":
-		todo = "is a gateway running at " + addr + "? start one with `gateway dev`, or name another with --addr or AETHER_ADDR"
-	}
-	if todo == "" {
-		return err
-	}
-	return fmt.Errorf("%w\n%s", err, todo)
 }

@@ -32,18 +32,16 @@ type configCheckCmd struct {
 
 func (c *configCheckCmd) Run(p *program) error {
 	cfg, err := c.load(p)
+	err = withKeyProblems(cfg, err)
 	var problems config.Problems
 	if err != nil && !errors.As(err, &problems) {
 		return err
 	}
-	if len(cfg.JWT.KeyFiles) > 0 {
-		if _, err := auth.LoadKeys(keyFiles(cfg)...); err != nil {
-			for text := range strings.SplitSeq(err.Error(), "\n") {
-				problems = append(problems, config.Problem{Key: "jwt.key_file", Source: cfg.Source("jwt.key_file"), Text: text})
-			}
-		}
-	}
+	err = nil
 	notes := cfg.Notes()
+	for _, path := range exposed(keyFiles(cfg)) {
+		notes = append(notes, config.Problem{Key: "jwt.key_file", Source: cfg.Source("jwt.key_file"), Text: exposedText(path)})
+	}
 	if c.Output == "json" {
 		err = writeJSON(p, struct {
 			OK       bool            `json:"ok"`
@@ -68,6 +66,23 @@ func (c *configCheckCmd) Run(p *program) error {
 		return silentError{}
 	}
 	return nil
+}
+
+// withKeyProblems adds what is wrong with the configured key files to the
+// problems that loading has found.
+func withKeyProblems(cfg *config.Config, err error) error {
+	var problems config.Problems
+	if err != nil && !errors.As(err, &problems) || len(cfg.JWT.KeyFiles) == 0 {
+		return err
+	}
+	_, keyErr := auth.LoadKeys(keyFiles(cfg)...)
+	if keyErr == nil {
+		return err
+	}
+	for text := range strings.SplitSeq(keyErr.Error(), "\n") {
+		problems = append(problems, config.Problem{Key: "jwt.key_file", Source: cfg.Source("jwt.key_file"), Text: text})
+	}
+	return problems
 }
 
 func orEmpty(ps config.Problems) config.Problems {

@@ -64,6 +64,25 @@ func TestConfigCheck(t *testing.T) {
 	if code != 1 || !strings.Contains(stdout, "/nowhere.hs256") || !strings.Contains(stdout, "log.level") {
 		t.Errorf("exit %d\n%s", code, stdout)
 	}
+	code, stdout, stderr := command(append(good, "AETHER_LOG_LEVEL=loud"), "", "config", "check")
+	if code != 1 || strings.Count(stdout+stderr, "log.level") != 1 {
+		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	}
+	// serve reports them together, too.
+	code, _, stderr = command(append(good, "AETHER_JWT_KEY_FILE=/nowhere.hs256", "AETHER_LOG_LEVEL=loud"), "", "serve")
+	if code != 1 || !strings.Contains(stderr, "/nowhere.hs256") || !strings.Contains(stderr, "log.level") {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+	// A key for everybody is worth a word.
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := succeed(t, good, "config", "check"); !strings.Contains(out, "note: jwt.key_file") || !strings.Contains(out, "chmod 600 "+key) {
+		t.Errorf("got %s", out)
+	}
+	if code, _, stderr := command(good, "", "token", "create", "--kind", "operator"); code != 0 || !strings.Contains(stderr, "chmod 600 "+key) {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
 	code, stdout, _ = command(append(good, "AETHER_LOG_LEVEL=loud"), "", "config", "check", "--output", "json")
 	var report struct {
 		OK       bool

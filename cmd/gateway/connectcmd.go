@@ -26,7 +26,10 @@ func (c *connectCmd) Run(p *program) error {
 	}
 	ctx, cancel := p.untilSignal()
 	defer cancel()
-	conn, err := c.connect(ctx, p, "", client.Options{Echo: c.Echo, OnNotice: p.notice})
+	conn, to, err := c.connect(ctx, p, "", client.Options{Echo: c.Echo, OnNotice: p.notice})
+	if errors.Is(err, errInterrupted) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -41,9 +44,9 @@ func (c *connectCmd) Run(p *program) error {
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil:
-			return explain(err, c.addr(p), "")
+			return to.explain(err)
 		}
-		if err := c.print(p, m); err != nil {
+		if err := printMessage(p, m, c.Output); err != nil {
 			m.Nack("the output is closed")
 			return err
 		}
@@ -52,9 +55,10 @@ func (c *connectCmd) Run(p *program) error {
 	return nil
 }
 
-func (c *connectCmd) print(p *program, m *client.Message) error {
+// printMessage prints a message as text or as one line of JSON.
+func printMessage(p *program, m *client.Message, output string) error {
 	position, known := m.Position()
-	if c.Output == "json" {
+	if output == "json" {
 		row := map[string]any{
 			"source": m.Source, "topic": m.Topic, "message_id": m.ID, "message_type": strings.ToLower(m.Type.String()), "workspace": m.Workspace,
 			"payload": m.Payload, "redelivered": m.Redelivered,

@@ -35,10 +35,14 @@ func (c *devCmd) Run(p *program) error {
 	d := &devMode{p: p, cfg: cfg}
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
 	logNotes(log, cfg)
-	return p.serve(startup{
+	err = p.serve(startup{
 		cfg: cfg, log: log, open: d.open, begin: d.begin,
 		serving: func(ctx context.Context, g *running) { d.serving(ctx, g, c.Demo) },
 	})
+	if err == nil {
+		fmt.Fprintf(p.stderr, "stopped; the data is in %s\n", cfg.DataDir)
+	}
+	return err
 }
 
 // devMode is what dev does beyond serving.

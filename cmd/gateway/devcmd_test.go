@@ -101,12 +101,12 @@ func TestTakenPorts(t *testing.T) {
 	defer lis.Close()
 	addr := lis.Addr().String()
 	code, stdout, stderr := command(nil, "", "dev", "--data-dir", t.TempDir(), "--grpc-addr", addr, "--http-addr", "127.0.0.1:0")
-	if code != 1 || stdout != "" || !strings.Contains(stderr, addr+" is taken by another process") || !strings.Contains(stderr, "--grpc-addr") {
+	if code != 1 || stdout != "" || !strings.Contains(stderr, addr+" is taken by another process") || !strings.Contains(stderr, "--grpc-addr or AETHER_GRPC_ADDR") {
 		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
 	}
 	environ := []string{"AETHER_OPS_ADDR=" + addr, "AETHER_HTTP_ADDR=192.0.2.1:80"}
 	code, _, stderr = command(environ, "", "dev", "--data-dir", t.TempDir(), "--grpc-addr", "127.0.0.1:0")
-	if code != 1 || !strings.Contains(stderr, "ops_addr") || !strings.Contains(stderr, "is not an address of this machine") {
+	if code != 1 || !strings.Contains(stderr, "AETHER_OPS_ADDR") || !strings.Contains(stderr, "is not an address of this machine") {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
 }

@@ -41,6 +41,17 @@ func (f *keyFlags) audience(p *program) string {
 	return first(f.Audience, p.getenv("AETHER_AUTH_AUDIENCE"), auth.DefaultAudience)
 }
 
+// source says where load takes the key from.
+func (f *keyFlags) source(p *program) string {
+	switch {
+	case f.KeyFile != "":
+		return "the key of --key-file"
+	case f.DataDir == "" && p.getenv("AETHER_JWT_KEY_FILE") != "":
+		return "the key of AETHER_JWT_KEY_FILE"
+	}
+	return "the key in the data directory " + f.dataDir(p)
+}
+
 // load reads the key: of --key-file, of --data-dir, of AETHER_JWT_KEY_FILE,
 // else of the default data directory.
 func (f *keyFlags) load(p *program) (*auth.Keys, error) {
@@ -60,6 +71,9 @@ func (f *keyFlags) load(p *program) (*auth.Keys, error) {
 		for i, k := range parsed {
 			files[i] = auth.KeyFile{Path: k.Path, Algorithm: k.Alg}
 		}
+		for _, path := range exposed(files) {
+			fmt.Fprintf(p.stderr, "gateway: warning: %s\n", exposedText(path))
+		}
 		return auth.LoadKeys(files...)
 	}
 	dir := f.dataDir(p)
@@ -68,6 +82,20 @@ func (f *keyFlags) load(p *program) (*auth.Keys, error) {
 		return nil, fmt.Errorf("there is no key in %s: start `gateway dev --data-dir %s` once, or name a key with --key-file or another directory with --data-dir", dir, dir)
 	}
 	return keys, err
+}
+
+// exposed lists the key files that others on this machine may read or write.
+func exposed(files []auth.KeyFile) (paths []string) {
+	for _, f := range files {
+		if info, err := os.Stat(f.Path); err == nil && info.Mode().Perm()&0o006 != 0 {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
+func exposedText(path string) string {
+	return fmt.Sprintf("every user of this machine can read or change the signing key %s: chmod 600 %s", path, path)
 }
 
 // devKey is the data directory's own key, which is made if there is none.

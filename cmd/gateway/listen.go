@@ -72,9 +72,9 @@ func (l *listeners) openDefault(addr string, log *slog.Logger, errs *[]error) ne
 
 // listenError says which port it is and what to change.
 func listenError(key, flag, addr string, err error) error {
-	change := key + " in the configuration"
+	change := config.EnvName(key)
 	if flag != "" {
-		change = flag + " (" + key + ")"
+		change = flag + " or " + change
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

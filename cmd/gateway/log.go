@@ -22,9 +22,17 @@ func newLogger(w io.Writer, level, format string) *slog.Logger {
 	}
 	terminal := isTerminal(w)
 	if format == "text" || format == "auto" && terminal {
-		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !terminal}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !terminal, ReplaceAttr: readable}))
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min}))
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min, ReplaceAttr: readable}))
+}
+
+// readable writes durations as 1.6s, not as a number of nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 func isTerminal(w io.Writer) bool {
@@ -32,9 +40,13 @@ func isTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// logNotes tells of keys that were set and do nothing.
+// logNotes tells of keys that were set and do nothing, and of signing keys that
+// others can read.
 func logNotes(log *slog.Logger, cfg *config.Config) {
 	for _, n := range cfg.Notes() {
 		log.LogAttrs(context.Background(), slog.LevelWarn, "configuration: "+n.Text, slog.String("key", n.Key), slog.String("source", n.Source.String()))
+	}
+	for _, path := range exposed(keyFiles(cfg)) {
+		log.Warn("configuration: "+exposedText(path), "key", "jwt.key_file")
 	}
 }

@@ -47,7 +47,7 @@ type commands struct {
 	Token   tokenCmd   `cmd:"" help:"Make and read credentials."`
 	Config  configCmd  `cmd:"" help:"Check and show a configuration without starting anything."`
 	Send    sendCmd    `cmd:"" help:"Send one message."`
-	Connect connectCmd `cmd:"" help:"Connect as a principal and print what arrives."`
+	Connect connectCmd `cmd:"" help:"Be a principal: print what arrives and acknowledge it, so that it does not come again."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
@@ -88,17 +88,34 @@ func run(args []string, p *program) (code int) {
 	}
 	parsed, err := parser.Parse(args)
 	if err != nil {
-		return p.fail(usageError{err.Error()})
+		return p.fail(usageError{err.Error()}, commandOf(err))
 	}
 	parsed.BindTo(context.Background(), (*context.Context)(nil))
 	if err := parsed.Run(p); err != nil {
-		return p.fail(err)
+		return p.fail(err, parsed.Selected())
 	}
 	return exitOK
 }
 
-// fail prints an error and returns its exit code.
-func (p *program) fail(err error) int {
+// commandOf is the command in whose arguments the parser found a mistake, nil
+// if it knows none.
+func commandOf(err error) *kong.Node {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return nil
+	}
+	var node *kong.Node
+	for _, step := range parse.Context.Path {
+		if step.Command != nil {
+			node = step.Command
+		}
+	}
+	return node
+}
+
+// fail prints an error of a command, nil for the program's, and returns its
+// exit code.
+func (p *program) fail(err error, command *kong.Node) int {
 	var (
 		usage    usageError
 		problems config.Problems
@@ -107,7 +124,11 @@ func (p *program) fail(err error) int {
 	switch {
 	case errors.As(err, &silent):
 	case errors.As(err, &usage):
-		fmt.Fprintf(p.stderr, "gateway: %s\nTry `gateway --help`.\n", usage.text)
+		help := p.name()
+		if command != nil {
+			help += strings.TrimPrefix(command.FullPath(), "gateway")
+		}
+		fmt.Fprintf(p.stderr, "gateway: %s\nTry `%s --help`.\n", usage.text, help)
 		return exitUsage
 	case errors.As(err, &problems):
 		fmt.Fprintf(p.stderr, "gateway: the configuration cannot be used:\n")

@@ -44,7 +44,11 @@ func TestExitCodes(t *testing.T) {
 		{nil, 0, "Usage: gateway"},
 		{[]string{"--help"}, 0, "Usage: gateway"},
 		{[]string{"version"}, 0, "gateway "},
-		{[]string{"fly"}, 2, "fly"},
+		{[]string{"fly"}, 2, "Try `gateway --help`"},
+		{[]string{"send", "--speed", "9"}, 2, "Try `gateway send --help`"},
+		{[]string{"token", "create", "--speed", "9"}, 2, "Try `gateway token create --help`"},
+		{[]string{"token", "create", "--kind", "god"}, 2, "Try `gateway token create --help`"},
+		{[]string{"token", "create", "--kind", "operator", "--key-file", "program_test.go"}, 1, "write HS256: before its path"},
 		{[]string{"token", "create"}, 2, "--kind is missing"},
 		{[]string{"token", "create", "--kind", "god"}, 2, "--kind god does not exist"},
 		{

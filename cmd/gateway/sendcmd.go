@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/client"
-	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/config"
 )
 
@@ -20,7 +19,7 @@ type sendCmd struct {
 	Type      string `default:"" help:"chat, control, tool_call, event, metric or opaque (default: chat; event and metric where the address takes nothing else)."`
 	MessageID string `placeholder:"ID" help:"The message's id; a repeat with the same id is stored once."`
 	Subject   string `placeholder:"SUBJECT" help:"The dotted subject."`
-	Timeout   string `default:"30s" help:"How long to try."`
+	Wait      bool   `help:"Wait for the answer and print it: the message whose correlation id is this one's, as Reply of the SDK sends it."`
 	Output    string `default:"text" enum:"text,json" help:"text or json."`
 	clientFlags
 }
@@ -33,16 +32,16 @@ func (c *sendCmd) Run(p *program) error {
 	if (c.Text != "") == c.Stdin {
 		return usagef("say what to send with --text TEXT or --stdin, one of them")
 	}
-	if _, err := address.Parse(c.To); err != nil {
-		return usagef("--to: %v", err)
+	if _, err := parseAddress("--to", c.To); err != nil {
+		return err
 	}
 	options, err := c.options()
 	if err != nil {
 		return err
 	}
-	timeout, err := config.ParseDuration(c.Timeout)
-	if err != nil || timeout <= 0 {
-		return usagef("--timeout: %q is no positive duration", c.Timeout)
+	timeout, err := c.patience(sendTimeout)
+	if err != nil {
+		return err
 	}
 	payload := []byte(c.Text)
 	if c.Stdin {
@@ -55,20 +54,38 @@ func (c *sendCmd) Run(p *program) error {
 	}
 	ctx, cancel := p.untilSignal()
 	defer cancel()
-	ctx, cancelTimeout := context.WithTimeout(ctx, timeout)
-	defer cancelTimeout()
+	if c.Timeout != "" {
+		var cancelTimeout context.CancelFunc
+		ctx, cancelTimeout = context.WithTimeout(ctx, timeout)
+		defer cancelTimeout()
+	}
 
-	// A sender takes nothing: what waits for it stays where it is.
-	conn, err := c.connect(ctx, p, c.To, client.Options{ExplicitAcks: true, Handler: leaveAlone, MaxUnacked: 1})
+	// A sender takes nothing: what waits for it stays where it is. An answer may
+	// come behind that, so a wide window is asked for when one is awaited.
+	o := client.Options{ExplicitAcks: true, Handler: leaveAlone, MaxUnacked: 1}
+	if c.Wait {
+		o.MaxUnacked = waitWindow
+	}
+	conn, to, err := c.connect(ctx, p, c.To, o)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		closing, cancelClosing := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancelClosing()
+		_ = conn.Close(closing)
+	}()
+	if c.Timeout == "" {
+		var cancelTimeout context.CancelFunc
+		ctx, cancelTimeout = context.WithTimeout(ctx, timeout)
+		defer cancelTimeout()
+	}
+	if c.Wait {
+		return c.request(ctx, p, conn, to, payload, options)
+	}
 	receipt, err := conn.Send(ctx, c.To, payload, options...)
-	closing, cancelClosing := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancelClosing()
-	_ = conn.Close(closing)
 	if err != nil {
-		return explain(err, "", "")
+		return to.explain(err)
 	}
 	if c.Output == "json" {
 		return json.NewEncoder(p.stdout).Encode(map[string]any{
@@ -84,6 +101,25 @@ func (c *sendCmd) Run(p *program) error {
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s %s %s\n", state, receipt.MessageID, printable(receipt.To))
 	return err
+}
+
+// sendTimeout is how long a send waits for its outcome, or for an answer, if
+// --timeout does not say.
+const sendTimeout = 30 * time.Second
+
+// waitWindow is the most that a gateway grants by default.
+const waitWindow = 10_000
+
+// request sends, and prints the answer.
+func (c *sendCmd) request(ctx context.Context, p *program, conn *client.Client, to *target, payload []byte, options []client.SendOption) error {
+	answer, err := conn.Request(ctx, c.To, payload, options...)
+	if client.CodeOf(err) == client.CodeNoReply {
+		return fmt.Errorf("%w\nthe message may be stored, and answered later: the answer then waits for %s, where `%s connect` shows it", err, to.who, to.name)
+	}
+	if err != nil {
+		return to.explain(err)
+	}
+	return printMessage(p, answer, c.Output)
 }
 
 // leaveAlone neither acknowledges nor refuses.

@@ -36,7 +36,7 @@ func (c *serveCmd) Run(p *program) error {
 		set["postgres.migrate"] = "true"
 	}
 	cfg, err := config.Load(config.Options{Mode: config.Serve, File: c.Config, Environ: p.environ, Flags: set})
-	if err != nil {
+	if err = withKeyProblems(cfg, err); err != nil {
 		return err
 	}
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)

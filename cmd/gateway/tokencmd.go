@@ -27,7 +27,7 @@ type identityFlags struct {
 	Kind      string   `placeholder:"KIND" help:"agent, task, user, workflow_engine, metrics_bridge, orchestrator, service, bridge or operator."`
 	Workspace []string `sep:"none" placeholder:"W" help:"The workspace; may be given several times where the kind allows it."`
 	Impl      string   `placeholder:"I" help:"The implementation."`
-	Spec      string   `placeholder:"S" help:"The specifier; '*' in it stands for anything."`
+	Spec      string   `placeholder:"S" help:"The specifier, or the instance of a workflow engine or metrics bridge; '*' in it stands for anything."`
 	User      string   `placeholder:"U" help:"The user id."`
 }
 

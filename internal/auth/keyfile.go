@@ -90,7 +90,7 @@ func loadKey(f KeyFile) (Key, error) {
 	if block, _ := pem.Decode(content); block != nil {
 		return Key{}, ErrKeyAlgorithm
 	}
-	return Key{}, fmt.Errorf("%w: it is not PEM; if it holds a secret, name it *%s or set its algorithm to HS256", ErrKeyFile, secretExt)
+	return Key{}, fmt.Errorf("%w: if it holds an HS256 secret, name it *%s or write HS256: before its path; other kinds of key are not supported yet", ErrKeyFile, secretExt)
 }
 
 func readKeyFile(path string) ([]byte, error) {

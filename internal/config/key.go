@@ -56,8 +56,11 @@ type Key struct {
 const envPrefix = "AETHER_"
 
 // Env is the environment variable that sets the key.
-func (k *Key) Env() string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
+func (k *Key) Env() string { return EnvName(k.Name) }
+
+// EnvName is the environment variable that sets the key of that name.
+func EnvName(key string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
 // DefaultIn is the default in a mode, as text.
