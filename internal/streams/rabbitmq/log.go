@@ -19,13 +19,14 @@ func init() {
 	logs.SetLogger(bridge{})
 }
 
-// bridge hands the library's messages to slog, one level lower than it rates
-// them: what it calls an error is often an answer that the driver handles.
+// bridge hands the library's messages to slog, all of them for debugging: what
+// it calls an error is often an answer that the driver handles, it warns of
+// heartbeats that are merely late, and what matters the driver logs itself.
 type bridge struct{}
 
-func (bridge) Error(message string, v ...any) { say(slog.LevelWarn, message, v) }
-func (bridge) Warn(message string, v ...any)  { say(slog.LevelInfo, message, v) }
-func (bridge) Info(message string, v ...any)  { say(slog.LevelDebug, message, v) }
+func (bridge) Error(message string, v ...any) { say(message, v) }
+func (bridge) Warn(message string, v ...any)  { say(message, v) }
+func (bridge) Info(message string, v ...any)  { say(message, v) }
 
 // Debug drops its message, as some are sent per confirm, but for one: it is all
 // that tells of the library's endless loop around a node that answers under
@@ -36,11 +37,11 @@ func (bridge) Debug(message string, v ...any) {
 	}
 }
 
-func say(level slog.Level, message string, v []any) {
+func say(message string, v []any) {
 	l := libraryLog.Load()
-	if l == nil || !l.Enabled(context.Background(), level) {
+	if l == nil || !l.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
 	text := strings.TrimSpace(fmt.Sprintf(strings.ReplaceAll(message, "%w", "%v"), v...))
-	l.Log(context.Background(), level, "stream client: "+text)
+	l.Debug("stream client: "+text)
 }
