@@ -242,8 +242,10 @@ func (g *group) tidy(now time.Time) {
 	}
 }
 
-// tidyGroups forgets the groups that nothing waits for. The lock is held.
+// tidyGroups forgets the groups that nothing waits for.
 func (p *partition) tidyGroups(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, t := range p.targets {
 		if g := t.workers; g != nil {
 			g.mu.Lock()
