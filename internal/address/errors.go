@@ -2,6 +2,7 @@ package address
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -74,17 +75,38 @@ type ParseError struct {
 	Segment int
 
 	excerpt string // quoted
+	wanted  string // how it would be right, "" if that is no help
 }
 
 func newParseError(r Reason, segment int, input string) *ParseError {
-	return &ParseError{Reason: r, Segment: segment, excerpt: excerpt(input)}
+	e := &ParseError{Reason: r, Segment: segment, excerpt: excerpt(input)}
+	switch r {
+	case ReasonTooFewSegments, ReasonTooManySegments:
+		name, _, _ := strings.Cut(input, separator)
+		e.wanted = parsePrefix(name).Format()
+	case ReasonUnknownPrefix, ReasonNoSeparator, ReasonEmpty:
+		e.wanted = knownPrefixes
+	}
+	return e
 }
+
+// knownPrefixes is what an address may begin with.
+var knownPrefixes = func() string {
+	var names []string
+	for _, p := range Prefixes() {
+		names = append(names, p.String())
+	}
+	return "one that begins with " + strings.Join(names, ", ")
+}()
 
 // Error implements error.
 func (e *ParseError) Error() string {
 	text := "invalid address " + e.excerpt + ": " + e.Reason.String()
 	if e.Segment > 0 {
 		text += " (segment " + strconv.Itoa(e.Segment) + ")"
+	}
+	if e.wanted != "" {
+		text += "; wanted is " + e.wanted
 	}
 	return text
 }

@@ -32,23 +32,24 @@ type shape struct {
 	segments  int // after the prefix
 	workspace int // index of the workspace segment, or noWorkspace
 	mode      Mode
+	format    string
 }
 
 var shapes = [prefixEnd]shape{
 	0:                   {workspace: noWorkspace},
-	PrefixAgent:         {"ag", 3, 0, Exclusive},
-	PrefixUniqueTask:    {"tu", 3, 0, Exclusive},
-	PrefixTask:          {"ta", 3, 0, Exclusive},
-	PrefixTaskBroadcast: {"tb", 2, 0, Workers},
-	PrefixUser:          {"us", 2, noWorkspace, Exclusive},
-	PrefixUserWorkspace: {"uw", 2, 1, Shared},
-	PrefixAllAgents:     {"ga", 1, 0, Shared},
-	PrefixAllUsers:      {"gu", 1, 0, Shared},
-	PrefixProgress:      {"pg", 1, 0, Shared},
-	PrefixEvent:         {"event", 1, 0, Exclusive},
-	PrefixMetric:        {"metric", 1, 0, Shared},
-	PrefixService:       {"sv", 2, noWorkspace, Exclusive},
-	PrefixBridge:        {"br", 2, noWorkspace, Exclusive},
+	PrefixAgent:         {"ag", 3, 0, Exclusive, "ag::{workspace}::{implementation}::{specifier}"},
+	PrefixUniqueTask:    {"tu", 3, 0, Exclusive, "tu::{workspace}::{implementation}::{specifier}"},
+	PrefixTask:          {"ta", 3, 0, Exclusive, "ta::{workspace}::{implementation}::{task_id}"},
+	PrefixTaskBroadcast: {"tb", 2, 0, Workers, "tb::{workspace}::{implementation}"},
+	PrefixUser:          {"us", 2, noWorkspace, Exclusive, "us::{user}::{window}"},
+	PrefixUserWorkspace: {"uw", 2, 1, Shared, "uw::{user}::{workspace}"},
+	PrefixAllAgents:     {"ga", 1, 0, Shared, "ga::{workspace}"},
+	PrefixAllUsers:      {"gu", 1, 0, Shared, "gu::{workspace}"},
+	PrefixProgress:      {"pg", 1, 0, Shared, "pg::{workspace}"},
+	PrefixEvent:         {"event", 1, 0, Exclusive, "event::{workspace}"},
+	PrefixMetric:        {"metric", 1, 0, Shared, "metric::{workspace}"},
+	PrefixService:       {"sv", 2, noWorkspace, Exclusive, "sv::{implementation}::{specifier}"},
+	PrefixBridge:        {"br", 2, noWorkspace, Exclusive, "br::{implementation}::{specifier}"},
 }
 
 // Prefixes lists the thirteen prefixes in the order of their declaration. The
@@ -67,6 +68,10 @@ func (p Prefix) String() string { return p.shape().name }
 
 // Mode says how messages to addresses of this prefix reach their subscribers.
 func (p Prefix) Mode() Mode { return p.shape().mode }
+
+// Format is how an address of this prefix is written, with what stands for each
+// segment in braces: "ga::{workspace}".
+func (p Prefix) Format() string { return p.shape().format }
 
 func (p Prefix) shape() *shape {
 	if p >= prefixEnd {
