@@ -28,7 +28,7 @@ test: ## Run all tests with the race detector on real servers (installs what the
 .PHONY: test-short
 test-short: ## Run the quick tests: no race detector, no long ones
 	@scripts/deps.sh
-	go test -short -p 2 ./...
+	@env $$(env | sed -n 's/^\(AETHER_[A-Za-z0-9_]*\)=.*/-u \1/p') go test -short -p 2 ./...
 
 .PHONY: test-rabbitmq4
 test-rabbitmq4: ## Test the RabbitMQ driver against RabbitMQ 4, in a Debian 13 chroot (root)

@@ -189,7 +189,7 @@ func (d *devMode) welcome(g *running, addr string, withGo bool) error {
 
 `, addr, dialable(g.httpAddr), d.cfg.DataDir, agent, user, d.operator, create, name, dir, name, dir)
 	if err == nil && withGo {
-		err = demo.HowTo(d.p.stderr, addr, create)
+		err = demo.HowTo(d.p.stderr, addr, create, fmt.Sprintf("%s send%s --as us::alice::cli --to ag::demo::echo::1 --text hello --wait", name, dir))
 	}
 	return err
 }

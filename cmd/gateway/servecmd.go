@@ -41,7 +41,7 @@ func (c *serveCmd) Run(p *program) error {
 	}
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
 	logNotes(log, cfg)
-	log.Info("this gateway runs alone: leases are kept in memory and Redis is not used yet; start one gateway per deployment")
+	log.Info("one gateway serves a deployment: leases are kept in its memory and Redis is not used yet")
 	return p.serve(startup{
 		cfg: cfg, log: log,
 		open: func(ctx context.Context) (*backend, *auth.Verifier, error) {

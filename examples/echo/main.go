@@ -1,7 +1,7 @@
 // Command echo is the shortest agent: it answers with what it gets.
 //
-//	export AETHER_TOKEN=$(gateway token create --kind agent --workspace demo --impl echo --spec 1)
-//	go run ./examples/echo
+//	AETHER_TOKEN=$(bin/gateway token create --kind agent --workspace demo --impl echo --spec 1) go run ./examples/echo
+//	bin/gateway send --as us::alice::cli --to ag::demo::echo::1 --text 'Are you there?' --wait
 package main
 
 import (
@@ -23,5 +23,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	log.Printf("connected as %s", c.Address())
 	<-c.Done()
+	log.Fatal(c.Err())
 }

@@ -1,7 +1,7 @@
 // Command hello is an agent that answers whoever writes to it.
 //
-//	AETHER_TOKEN=$(gateway token create --kind agent --workspace demo --impl hello --spec 1) go run ./examples/hello
-//	gateway send --as us::alice::cli --to ag::demo::hello::1 --text world
+//	AETHER_TOKEN=$(bin/gateway token create --kind agent --workspace demo --impl hello --spec 1) go run ./examples/hello
+//	bin/gateway send --as us::alice::cli --to ag::demo::hello::1 --text world --wait
 package main
 
 import (

@@ -22,7 +22,7 @@ var table = []Key{
 	},
 	{
 		Name: "instance_id", Type: TypeString,
-		Doc:   "The name of this gateway in logs. Without one, the host's name and a random part.",
+		Doc:   "The name of this gateway in logs. Without one, the host's name and the process id.",
 		field: func(c *Config) any { return &c.InstanceID },
 	},
 	{

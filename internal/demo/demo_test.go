@@ -17,7 +17,7 @@ func TestExampleIsTheProgram(t *testing.T) {
 		t.Error("examples/echo/main.go and demo.Example differ")
 	}
 	var b strings.Builder
-	if err := HowTo(&b, "127.0.0.1:4000", "make token"); err != nil {
+	if err := HowTo(&b, "127.0.0.1:4000", "make token", "ask it"); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), `Addr: "127.0.0.1:4000"`) || strings.Contains(b.String(), DefaultAddr) {

@@ -20,19 +20,24 @@ const Example = `	c, err := client.Connect(context.Background(), client.Options{
 	if err != nil {
 		log.Fatal(err)
 	}
+	log.Printf("connected as %s", c.Address())
 	<-c.Done()
+	log.Fatal(c.Err())
 `
 
-// HowTo prints the Go program that connects to the gateway at addr. command is
-// the command that makes its credential.
-func HowTo(w io.Writer, addr, command string) error {
+// HowTo prints the Go program that connects to the gateway at addr. create is
+// the command that makes its credential, ask the one that writes to it and waits
+// for the answer.
+func HowTo(w io.Writer, addr, create, ask string) error {
 	_, err := fmt.Fprintf(w, `  In Go (examples/echo/main.go), an agent that answers with what it gets:
 
 %s
-  with its credential from
-      export AETHER_TOKEN=$(%s)
+  Run it, and ask it something in another terminal
+            AETHER_TOKEN=$(%s) \
+              go run ./examples/echo
+            %s
 
-`, indent(strings.ReplaceAll(Example, DefaultAddr, addr)), command)
+`, indent(strings.ReplaceAll(Example, DefaultAddr, addr)), create, ask)
 	return err
 }
 
