@@ -116,7 +116,7 @@ func BenchmarkReceive(b *testing.B) {
 	}()
 	for b.Loop() {
 		window <- struct{}{}
-		if err := c.Post(b.Context(), "ag::demo::echo::1", payload); err != nil {
+		if _, err := c.Post(b.Context(), "ag::demo::echo::1", payload); err != nil {
 			b.Fatal(err)
 		}
 	}

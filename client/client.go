@@ -106,7 +106,7 @@ func (c *Client) Config(ctx context.Context) (Config, error) {
 	case <-c.done:
 		return Config{}, c.endError()
 	case <-ctx.Done():
-		return Config{}, ctx.Err()
+		return Config{}, gaveUp("no configuration yet", ctx.Err())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,15 +134,15 @@ func (c *Client) endError() *Error {
 	e := closedError()
 	if c.end != nil {
 		*e = *c.end
-		e.notStored = true
 	}
 	return e
 }
 
 // Receive waits for the next message. Acknowledge it by [Message.Ack], or ask for
 // it again by [Message.Nack]: after [Options.MaxUnacked] unacknowledged messages
-// no more come. It is for clients without a Handler. It returns ctx's error, or
-// an *Error when the client has ended or is being closed.
+// no more come. It is for clients without a Handler. The error
+// has CodeGaveUp when ctx ended, or says that the client has ended or is being
+// closed.
 func (c *Client) Receive(ctx context.Context) (*Message, error) {
 	if c.opts.Handler != nil {
 		return nil, &Error{Code: CodeInvalidArgument, Message: "Receive and Messages are for clients without a Handler"}
@@ -198,7 +198,7 @@ func (c *Client) SendFrame(ctx context.Context, frame *aetherv1.UpstreamMessage)
 // task, that it is completed). Messages that no handler has begun come again to
 // the next session of this identity.
 //
-// When ctx ends first, the rest is cut off: its error is returned, sends without
+// When ctx ends first, the rest is cut off: the error has CodeGaveUp, sends without
 // an answer fail, and handlers see their context end but are not waited for.
 // Close may be called again, and concurrently; from inside a handler call it in
 // a goroutine of its own, since it waits for the handler.
@@ -221,7 +221,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.cancel()
 	<-c.done
-	return ctx.Err()
+	return gaveUp("closed without waiting any longer", ctx.Err())
 }
 
 // finishWork waits for handlers and for the answers to sends.
@@ -238,7 +238,7 @@ func (c *Client) finishWork(ctx context.Context) error {
 		case <-c.done:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return gaveUp("closed without waiting any longer", ctx.Err())
 		}
 	}
 	return nil

@@ -133,6 +133,9 @@ func TestFirstConnectTerminal(t *testing.T) {
 				if status.Code(errors.Unwrap(err)) != code {
 					t.Errorf("does not wrap the status: %v", err)
 				}
+				if NotStored(err) {
+					t.Errorf("is of a send: %v", err)
+				}
 				if strings.Contains(err.Error(), "secret-token") {
 					t.Errorf("shows the credential: %v", err)
 				}
@@ -151,6 +154,49 @@ func TestFirstConnectRetriesWhatMayPass(t *testing.T) {
 		if took := time.Since(began); took != DefaultConnectTimeout {
 			t.Errorf("gave up after %s", took)
 		}
+	})
+}
+
+// Nothing that listens is not a gateway that says no.
+func TestNothingListens(t *testing.T) {
+	bubble(t, func(t *testing.T, g *gateway) {
+		g.refuse(true)
+		_, err := Connect(t.Context(), g.options())
+		e, _ := errors.AsType[*Error](err)
+		if e == nil || e.Code != CodeConnection || !e.Retryable || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("error: %v", err)
+		}
+	})
+}
+
+func TestWaitForIdentity(t *testing.T) {
+	held := status.Error(codes.AlreadyExists, "held")
+	t.Run("until it is free", func(t *testing.T) {
+		bubble(t, func(t *testing.T, g *gateway) {
+			o := g.options()
+			o.WaitForIdentity = time.Minute
+			c, p := g.connect(o, func() *peer {
+				for began := time.Now(); time.Since(began) < 30*time.Second; {
+					g.accept().finish(held)
+				}
+				return g.welcome()
+			})
+			g.close(c, p)
+		})
+	})
+	t.Run("not for ever", func(t *testing.T) {
+		bubble(t, func(t *testing.T, g *gateway) {
+			o := g.options()
+			o.WaitForIdentity = time.Minute
+			began := time.Now()
+			tries, err := refusedConnect(t, g, o, held)
+			if tries < 5 || !IsDuplicateIdentity(err) {
+				t.Errorf("%d tries, %v", tries, err)
+			}
+			if took := time.Since(began); took != time.Minute {
+				t.Errorf("gave up after %s", took)
+			}
+		})
 	})
 }
 

@@ -30,8 +30,9 @@
 // Give a Handler, or call [Client.Receive] or range over [Client.Messages]. A
 // message that was addressed to this principal alone is acknowledged after its
 // handler returned nil. A handler that returns an error, or panics, gets the
-// message again later, a few times at most; wrap the error with [Drop] to be done
-// with it at once. With Receive and Messages, and with
+// message again, five times in all within a few seconds; then the gateway counts
+// it as done. A handler that must not lose it tries again itself until it has
+// succeeded. Wrap the error with [Drop] to be done with it at once. With Receive and Messages, and with
 // [Options.ExplicitAcks], call [Message.Ack] or [Message.Nack] yourself.
 //
 // Delivery is at least once. What comes a second time, after a lost connection

@@ -14,8 +14,10 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 )
 
-// Code names what went wrong. Codes that begin with ERR_ are the gateway's;
-// those that begin with CLIENT_ were found by this package.
+// Code names what went wrong. Those that begin with ERR_ are the gateway's, and
+// this package uses them too for what it refuses as the gateway would: a wrong
+// option, a payload that is too large. Those that begin with CLIENT_ tell what
+// only a client sees.
 type Code string
 
 // The codes that programs most often ask for; the gateway has more.
@@ -38,13 +40,19 @@ const (
 	CodeDisconnected Code = "CLIENT_DISCONNECTED"
 	// CodeTokenSource: the TokenSource returned an error, which is in the chain.
 	CodeTokenSource Code = "CLIENT_TOKEN_SOURCE"
-	// CodeConnection: the connection broke, or could not be made.
+	// CodeConnection: the connection broke, or could not be made: nothing listens,
+	// or what listens is no gateway. A gateway that answers that it cannot serve
+	// now is CodeUnavailable.
 	CodeConnection Code = "CLIENT_CONNECTION"
 	// CodeNotSent: the call ended before the message was handed to the gateway.
 	CodeNotSent Code = "CLIENT_NOT_SENT"
 	// CodeUnknownOutcome: the call ended before the gateway answered; the message
 	// may have been stored.
 	CodeUnknownOutcome Code = "CLIENT_UNKNOWN_OUTCOME"
+	// CodeGaveUp: the context of a call that waits ended, or was over before it:
+	// Receive, Pending.Wait, Config, SendFrame or Close. The context's error is in
+	// the chain. Connect and sends have the codes that say what is known instead.
+	CodeGaveUp Code = "CLIENT_GAVE_UP"
 	// CodeClosed: the client was closed by [Client.Close].
 	CodeClosed Code = "CLIENT_CLOSED"
 )
@@ -102,7 +110,8 @@ func CodeOf(err error) Code {
 }
 
 // NotStored reports whether err is of a send that was surely not stored, so that
-// repeating it, with any message id, cannot double it.
+// repeating it, with any message id, cannot double it. It is false for errors of
+// other calls, such as Connect.
 func NotStored(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.notStored
@@ -159,7 +168,9 @@ func fromStatus(err error) *Error {
 	case codes.AlreadyExists:
 		e.Code = CodeDuplicateIdentity
 	case codes.Unavailable:
-		e.Code = CodeUnavailable
+		if !transportFailed(e.Message) {
+			e.Code = CodeUnavailable
+		}
 		if strings.Contains(e.Message, "first record does not look like a TLS handshake") {
 			e.Message += " (the gateway speaks plaintext; Options.AllowPlaintext permits that)"
 			e.terminal = true
@@ -175,6 +186,17 @@ func fromStatus(err error) *Error {
 	return e
 }
 
+// transportFailed reports whether gRPC itself found an Unavailable, so that no
+// gateway said so. gRPC has no other mark for it than its texts.
+func transportFailed(text string) bool {
+	for _, prefix := range []string{"connection error: ", "error reading from server: ", "name resolver error: "} {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // broken is a connection that this side gave up.
 func broken(format string, args ...any) *Error {
 	return &Error{Code: CodeConnection, Message: fmt.Sprintf(format, args...), Retryable: true}
@@ -186,7 +208,12 @@ func refused(code Code, format string, args ...any) *Error {
 }
 
 func closedError() *Error {
-	return &Error{Code: CodeClosed, Message: ErrClosed.Error(), notStored: true, cause: ErrClosed}
+	return &Error{Code: CodeClosed, Message: ErrClosed.Error(), cause: ErrClosed}
+}
+
+// gaveUp is a call that ended with its context; what says what it waited for.
+func gaveUp(what string, cause error) *Error {
+	return &Error{Code: CodeGaveUp, Message: what + ": " + cause.Error(), Retryable: true, cause: cause}
 }
 
 func milliseconds(ms int64) time.Duration {

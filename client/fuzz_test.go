@@ -45,7 +45,7 @@ func FuzzDispatch(f *testing.F) {
 			return
 		}
 		c, err := newClient(Options{
-			Addr: "x", Identity: Agent("w", "i", "s"), SharedBuffer: 3, MaxUnacked: 2, OnNotice: func(Notice) {},
+			Addr: "x:1", Identity: Agent("w", "i", "s"), SharedBuffer: 3, MaxUnacked: 2, OnNotice: func(Notice) {},
 		})
 		if err != nil {
 			t.Fatal(err)

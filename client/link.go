@@ -73,7 +73,11 @@ func (l *link) handshake(ctx context.Context, init *aetherv1.InitConnection) err
 	defer watch()
 	var err error
 	if l.stream, err = aetherv1.NewAetherGatewayClient(l.conn).Connect(l.ctx); err != nil {
-		return l.failure(err)
+		e := l.failure(err)
+		if e.Code == CodeUnavailable { // no gateway can have said so yet
+			e.Code = CodeConnection
+		}
+		return e
 	}
 	err = l.stream.Send(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Init{Init: init}})
 	if err != nil && !errors.Is(err, io.EOF) { // after EOF, Recv has the reason
@@ -183,6 +187,8 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 	case *aetherv1.DownstreamMessage_Error:
 		e := fromResponse(f.Error)
 		if !c.sends.refuse(f.Error.GetRequestId(), e) {
+			// It has no request id; what names it is in the details, if anything.
+			e.To, e.MessageID = e.Details["topic"], e.Details["message_id"]
 			c.notices.put(Refused{Err: e})
 		}
 	case *aetherv1.DownstreamMessage_Signal:

@@ -54,7 +54,9 @@ type Message struct {
 	// OnBehalfOf is for whom the sender acts, verified by the gateway; zero if
 	// only for itself.
 	OnBehalfOf Principal
-	// Redelivered: it may have been delivered before.
+	// Redelivered: the gateway knows that it was delivered before. False proves
+	// nothing: after an unclean end of the gateway or of a connection, what comes
+	// again may look new. A program that must not do its work twice remembers ID.
 	Redelivered bool
 
 	client   *Client
@@ -94,8 +96,11 @@ func (m *Message) Position() (position uint64, known bool) { return m.position, 
 // acknowledgement travels within milliseconds, together with others.
 func (m *Message) Ack() { m.settle(acked, "") }
 
-// Nack asks for the message again, later. After a few times the gateway gives
-// it up with the reason, of which at most 256 bytes are sent.
+// Nack asks for the message again, later: within seconds, since the pauses begin
+// at a fraction of one and double. After five deliveries in all, three to tasks
+// that share a queue, the gateway counts the message as done, logs that, and it
+// does not come again. At most 256 bytes of the reason are sent. To keep a message
+// through an outage do not nack it; try again yourself, and Ack when it is done.
 func (m *Message) Nack(reason string) { m.settle(requeued, reason) }
 
 // Drop says that the message will not be processed and must not come again.

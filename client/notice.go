@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 type Notice interface{ notice() }
 
 type (
-	// Connected: a session began, the first or a later one.
+	// Connected: a session began, the first or a later one. It follows on the one
+	// before without a Disconnected when a TokenSource replaced an expired token.
 	Connected struct{ Session Session }
 
 	// Disconnected: the connection broke. With Final it will not come back, as
@@ -30,11 +32,13 @@ type (
 	}
 
 	// Refused: the gateway refused something that nobody waits for: a Post, a raw
-	// frame, an acknowledgement.
+	// frame, an acknowledgement. For a Post, Err.To is the address and
+	// Err.MessageID what Post returned, as far as the gateway told.
 	Refused struct{ Err *Error }
 
-	// CredentialExpiring: the session ends At, unless the credential is renewed,
-	// which a TokenSource does without further ado.
+	// CredentialExpiring: the gateway announced that the session ends At, unless
+	// the credential is renewed, which a TokenSource does without further ado. Not
+	// all gateways announce it.
 	CredentialExpiring struct{ At time.Time }
 
 	// HandlerFailed: a handler returned an error or panicked.
@@ -55,6 +59,14 @@ type (
 	// next one.
 	Missed struct{ Count int }
 )
+
+// String names the message, too, if it is known.
+func (r Refused) String() string {
+	if r.Err == nil || r.Err.MessageID == "" {
+		return fmt.Sprint(r.Err)
+	}
+	return fmt.Sprintf("%v (message id %s)", r.Err, r.Err.MessageID)
+}
 
 func (Connected) notice()          {}
 func (Disconnected) notice()       {}

@@ -39,21 +39,30 @@ const (
 	heldFor = time.Minute
 )
 
-// A TokenSource returns a JWT that is valid now. It is called before each
-// connection and when the credential is about to expire, never concurrently.
+// A TokenSource returns a JWT that is valid for a while to come. It is asked each
+// time a session begins, which is also after the gateway has ended one because
+// its token had expired, and while a session lasts when the gateway announces
+// that its token is about to expire. It is never asked concurrently.
+//
+// A source that keeps tokens must not return one that has expired or is about
+// to: after three refused ones in a row the client gives up.
 type TokenSource func(ctx context.Context) (string, error)
 
 // A Handler processes one message. Returning nil acknowledges it; an error or a
-// panic asks for it again later, unless the error was wrapped by [Drop]. The
-// context ends when the client is closed for good, not when the connection
-// breaks.
+// panic is a [Message.Nack], which brings it back only a few times, within
+// seconds; an error wrapped by [Drop] does not. So a handler that must not lose
+// the message while something that it needs is away tries again itself until ctx
+// ends, and then returns the error. The context ends when the client is closed
+// for good, not when the connection breaks: what is then unfinished comes again
+// to the next session.
 type Handler func(ctx context.Context, m *Message) error
 
 // Options say where to connect, as whom, and how messages are handled. Addr and
 // Identity are required; the zero value of every other field is a good choice.
 type Options struct {
-	// Addr is the gateway's gRPC address, "host:port". A gRPC target such as
-	// "dns:///host:port" or "unix:///path" works as well.
+	// Addr is the gateway's gRPC address, "host:port", without a scheme such as
+	// "http://". A gRPC target such as "dns:///host:port" or "unix:///path" works
+	// as well.
 	Addr string
 	// Identity is who to be.
 	Identity Identity
@@ -62,8 +71,10 @@ type Options struct {
 	Workspace string
 
 	// At most one credential: a JWT, a source of JWTs, an API key, or the token
-	// that came with a task assignment. With a TokenSource the credential is
-	// renewed before it expires; with the others the session ends when it does.
+	// that came with a task assignment. When it expires the gateway ends the
+	// session; only with a TokenSource the client then goes on, with a new one.
+	// APIKey and TaskToken are for gateways that support them; the gateway of this
+	// module does not yet and refuses them.
 	Token       string
 	TokenSource TokenSource
 	APIKey      string
@@ -118,6 +129,13 @@ type Options struct {
 	// Connect has no deadline, the whole of the first one with its repeats; 0
 	// means DefaultConnectTimeout.
 	ConnectTimeout time.Duration
+	// WaitForIdentity is how long Connect waits for an identity that another
+	// session holds; 0 fails at once. A process that is started again after a crash
+	// wants some: until the gateway has noticed the crash, it is its own former
+	// session that holds the identity. It prolongs the time that Connect has if
+	// its context has no deadline. A client that has been connected waits a minute
+	// for its identity, or this time if it is longer.
+	WaitForIdentity time.Duration
 	// MinBackoff and MaxBackoff bound the pause before the next attempt, which is
 	// random between 0 and a limit that doubles with each failure; 0 means
 	// DefaultMinBackoff and DefaultMaxBackoff.
@@ -157,8 +175,8 @@ func (o *Options) fill() error {
 			*v = def
 		}
 	}
-	if o.Addr == "" {
-		bad("Addr is empty")
+	if err := checkAddr(o.Addr, len(o.DialOptions) > 0); err != nil {
+		errs = append(errs, err)
 	}
 	if err := o.Identity.check(); err != nil {
 		errs = append(errs, err)
@@ -193,6 +211,7 @@ func (o *Options) fill() error {
 	duration("ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout)
 	duration("MinBackoff", &o.MinBackoff, DefaultMinBackoff)
 	duration("MaxBackoff", &o.MaxBackoff, max(DefaultMaxBackoff, o.MinBackoff))
+	duration("WaitForIdentity", &o.WaitForIdentity, 0)
 	if o.MinBackoff > o.MaxBackoff {
 		bad("MinBackoff is above MaxBackoff")
 	}
@@ -205,7 +224,7 @@ func (o *Options) fill() error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if len(errs) > 0 {
-		return &Error{Code: CodeInvalidArgument, Message: errors.Join(errs...).Error(), terminal: true, notStored: true}
+		return &Error{Code: CodeInvalidArgument, Message: errors.Join(errs...).Error(), terminal: true}
 	}
 	return nil
 }

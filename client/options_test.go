@@ -35,6 +35,64 @@ func TestOptionsReportEverythingAtOnce(t *testing.T) {
 	}
 }
 
+func TestAddr(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"127.0.0.1:50051": "", "gateway.example:1": "", "[::1]:1": "", "localhost:65535": "", "dns:1": "",
+		"unix:///run/x": "", "unix:x": "", "unix-abstract:x": "", "dns:///host:1": "", "dns:host:1": "", "passthrough:///x": "",
+		"":                        "Addr is empty",
+		"localhost":               "such as localhost:50051",
+		"gateway.example":         "such as gateway.example:50051",
+		"http://127.0.0.1:50051":  "such as 127.0.0.1:50051",
+		"https://gateway.example": "such as gateway.example:50051",
+		"grpc://h:1/":             "such as h:1",
+		"http://":                 "such as 127.0.0.1:50051",
+		"::1":                     "brackets",
+		"h:1:2":                   "brackets",
+		"h/path":                  "not host:port",
+		":50051":                  "no host",
+		"h:":                      "port is not a number",
+		"h:http":                  "port is not a number",
+		"h:0":                     "port is not a number",
+		"h:65536":                 "port is not a number",
+	} {
+		_, err := newClient(Options{Addr: addr, Identity: User("u", "w")})
+		if want == "" && err != nil || want != "" && (CodeOf(err) != CodeInvalidArgument || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+	own := Options{Addr: "own://x", Identity: User("u", "w"), DialOptions: []grpc.DialOption{grpc.WithUserAgent("x")}}
+	if _, err := newClient(own); err != nil { // a resolver may be among them
+		t.Error(err)
+	}
+}
+
+// Every failure is an *Error, and the context's end is in its chain.
+func TestContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, g *gateway) {
+		c, p := g.connect(g.options(), g.welcome)
+		pending := sendAsync(t, c, "ag::demo::x::1", "")
+		s := p.nextSend()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, call := range map[string]func() error{
+			"Receive": func() error { _, err := c.Receive(ctx); return err },
+			"Wait":    func() error { _, err := pending.Wait(ctx); return err },
+			"Config":  func() error { _, err := c.Config(ctx); return err },
+		} {
+			err := call()
+			if CodeOf(err) != CodeGaveUp || !errors.Is(err, context.Canceled) || NotStored(err) || SafeToRetry(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		p.receipt(s)
+		if got := outcomeOf(t, pending); got.err != nil {
+			t.Errorf("%+v", got)
+		}
+		g.close(c, p)
+	})
+}
+
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -32,7 +32,7 @@ type Pending struct {
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
 // Wait returns the outcome, as [Client.Send] does. The ctx bounds only the
-// waiting; its end is returned as it is and leaves the send under way.
+// waiting: when it ends the error has CodeGaveUp, and the send is still under way.
 func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
 	select {
 	case <-p.done:
@@ -40,7 +40,7 @@ func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
 		select {
 		case <-p.done:
 		default:
-			return Receipt{}, ctx.Err()
+			return Receipt{}, gaveUp("the send is still under way", ctx.Err())
 		}
 	}
 	return p.receipt, p.err
@@ -319,7 +319,9 @@ func (q *sendQueue) close(reason *Error) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed == nil {
-		q.closed = reason
+		told := *reason
+		told.notStored = true
+		q.closed = &told
 	}
 	for e := q.waiting.Front(); e != nil; e = q.waiting.Front() {
 		t := q.waiting.Remove(e).(*turn)

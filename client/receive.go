@@ -211,7 +211,7 @@ func (r *receiver) take(ctx context.Context) (*Message, error) {
 		}
 		if err := ctx.Err(); err != nil {
 			r.arrived.Signal() // the signal may have been meant for another
-			return nil, err
+			return nil, gaveUp("no message", err)
 		}
 		if m := r.ready(); m != nil {
 			r.queue.remove(m)

@@ -428,6 +428,41 @@ func TestOwnIdentityIsHeldForAWhile(t *testing.T) {
 	})
 }
 
+// The end of a token is no trouble for a client that has a source of them.
+func TestExpiredTokenIsReplacedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, g *gateway) {
+		o, n := g.options(), 0
+		o.Token, o.MinBackoff = "", time.Minute
+		o.MaxBackoff = o.MinBackoff
+		o.TokenSource = func(context.Context) (string, error) { n++; return fmt.Sprint("token", n), nil }
+		notices := make(chan Notice, 10)
+		o.OnNotice = func(n Notice) { notices <- n }
+		c, p := g.connect(o, g.welcome)
+		expect(t, notices)
+		for i := 2; i < 5; i++ {
+			pass(20 * time.Second)
+			began := time.Now()
+			p.finish(status.Error(codes.Unauthenticated, "expired"))
+			p = g.welcome()
+			if got := p.init.GetCredentials()["authorization"]; got != fmt.Sprint("Bearer token", i) || p.init.GetResumeSessionId() == "" {
+				t.Errorf("init: %v", p.init)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("came back after %s", took)
+			}
+			if n, ok := expect(t, notices).(Connected); !ok {
+				t.Errorf("notice: %v", n)
+			}
+		}
+		// A gateway that ends each session so is not hammered.
+		p.finish(status.Error(codes.Unauthenticated, "expired"))
+		if n, ok := expect(t, notices).(Disconnected); !ok || n.Final || !IsUnauthenticated(n.Err) {
+			t.Errorf("notice: %v", n)
+		}
+		g.close(c, g.welcome())
+	})
+}
+
 func TestTokenIsFetchedAgainAfterExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T, g *gateway) {
 		o, n := g.options(), 0

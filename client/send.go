@@ -51,13 +51,22 @@ func WithType(t Type) SendOption {
 	return func(s *aetherv1.SendMessage) { s.MessageType = aetherv1.MessageType(t) }
 }
 
-// WithMessageID gives the message its id, 1 to 64 bytes. The gateway stores an
-// id once per sender and address, for minutes; use it to repeat a send.
+// WithMessageID gives the message its id, 1 to 64 bytes; "" is refused. The
+// gateway stores an id once per sender and address, for minutes; use it to
+// repeat a send.
 func WithMessageID(id string) SendOption {
+	if id == "" {
+		id = noMessageID
+	}
 	return func(s *aetherv1.SendMessage) { s.MessageId = id }
 }
 
-// WithSubject gives the message a dotted subject, which receivers can filter by.
+// noMessageID stands for an id that was given and is empty: it is no UTF-8, so
+// nobody can mean it.
+const noMessageID = "\xff none"
+
+// WithSubject gives the message a dotted subject, which the receiver finds in
+// [Message.Subject]. The gateway of this module does not filter by it yet.
 func WithSubject(subject string) SendOption {
 	return func(s *aetherv1.SendMessage) { s.Subject = subject }
 }
@@ -114,12 +123,16 @@ func (c *Client) SendAsync(ctx context.Context, to string, payload []byte, opts 
 	return c.enqueue(ctx, to, payload, false, opts)
 }
 
-// Post sends a message and asks for no answer: it returns when the message is in
-// the client's queue. The gateway's refusal comes as a [Refused] notice, and a
-// break of the connection may lose the message. Safe for concurrent use.
-func (c *Client) Post(ctx context.Context, to string, payload []byte, opts ...SendOption) error {
-	_, err := c.enqueue(ctx, to, payload, true, opts)
-	return err
+// Post sends a message and asks for no answer: it returns the message's id when
+// the message is in the client's queue. The gateway's refusal comes as a
+// [Refused] notice, and a break of the connection may lose the message. Safe for
+// concurrent use.
+func (c *Client) Post(ctx context.Context, to string, payload []byte, opts ...SendOption) (messageID string, err error) {
+	p, err := c.enqueue(ctx, to, payload, true, opts)
+	if err != nil {
+		return "", err
+	}
+	return p.MessageID, nil
 }
 
 func (c *Client) enqueue(ctx context.Context, to string, payload []byte, post bool, opts []SendOption) (*Pending, error) {
@@ -139,6 +152,9 @@ func (c *Client) enqueue(ctx context.Context, to string, payload []byte, post bo
 	}
 	size, err := c.checkSend(msg, payload)
 	if err != nil {
+		if msg.MessageId == noMessageID {
+			msg.MessageId = ""
+		}
 		return nil, err.at(msg)
 	}
 	msg.Payload = append([]byte(nil), payload...)
@@ -171,6 +187,9 @@ func (c *Client) checkSend(msg *aetherv1.SendMessage, payload []byte) (int, *Err
 	if len(msg.TargetTopic) > maxAddress || !utf8.ValidString(msg.TargetTopic) || msg.TargetTopic == "" {
 		return 0, refused(CodeInvalidTopic, "the address is empty, too long or not valid UTF-8")
 	}
+	if msg.MessageId == noMessageID {
+		return 0, refused(CodeInvalidArgument, "the id given by WithMessageID is empty; without that option the client makes one")
+	}
 	if n := len(msg.MessageId); n > maxMessageID || !utf8.ValidString(msg.MessageId) {
 		return 0, refused(CodeInvalidArgument, "a message id has 1 to %d bytes of UTF-8; this one has %d", maxMessageID, n)
 	}
@@ -179,6 +198,12 @@ func (c *Client) checkSend(msg *aetherv1.SendMessage, payload []byte) (int, *Err
 	}
 	if len(msg.AppWorkspace) > maxAddress || !utf8.ValidString(msg.AppWorkspace) {
 		return 0, refused(CodeInvalidArgument, "the workspace is too long or not valid UTF-8")
+	}
+	if own := c.opts.Identity.workspace; own != "" && msg.AppWorkspace != "" && msg.AppWorkspace != own {
+		return 0, refused(CodePermissionDenied, "WithWorkspace(%q) is not for this sender: %s sends from its own workspace", msg.AppWorkspace, c.opts.Identity)
+	}
+	if def := defaultType(msg.TargetTopic); def != Opaque && Type(msg.MessageType) != def {
+		return 0, refused(CodeInvalidArgument, "the type is %s, and this address takes only %s", Type(msg.MessageType), def)
 	}
 	if msg.TtlMs < 0 {
 		return 0, refused(CodeInvalidArgument, "the TTL is not positive")

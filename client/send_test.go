@@ -41,14 +41,14 @@ func TestSendWaitsForTheReceipt(t *testing.T) {
 		payload := []byte("hi")
 		go func() {
 			r, err := c.Send(t.Context(), "ag::demo::x::1", payload, WithType(Chat), WithSubject("a.b"),
-				WithMetadata(map[string]string{"k": "v"}), WithTTL(1500*time.Microsecond), WithWorkspace("w"))
+				WithMetadata(map[string]string{"k": "v"}), WithTTL(1500*time.Microsecond), WithWorkspace("demo"))
 			done <- outcome{r, err}
 		}()
 		s := p.nextSend()
 		payload[0] = 'X' // the caller's again
 		if s.GetTargetTopic() != "ag::demo::x::1" || string(s.GetPayload()) != "hi" || s.GetSubject() != "a.b" ||
 			s.GetMessageType() != aetherv1.MessageType_MESSAGE_TYPE_CHAT || s.GetMetadata()["k"] != "v" ||
-			s.GetTtlMs() != 2 || s.GetAppWorkspace() != "w" || s.GetRequestId() == "" || len(s.GetMessageId()) != 36 {
+			s.GetTtlMs() != 2 || s.GetAppWorkspace() != "demo" || s.GetRequestId() == "" || len(s.GetMessageId()) != 36 {
 			t.Errorf("frame: %v", s)
 		}
 		noneOf(t, done)
@@ -138,14 +138,27 @@ func TestRefusalsAreMatched(t *testing.T) {
 			}
 		}
 		// One that nobody waits for is told.
-		if err := c.Post(t.Context(), "sv::x::1", []byte("x")); err != nil {
+		id, err := c.Post(t.Context(), "sv::x::1", []byte("x"))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if s := p.nextSend(); s.GetRequestId() != "" || s.GetMessageId() == "" {
-			t.Errorf("post: %v", s)
+		if s := p.nextSend(); s.GetRequestId() != "" || s.GetMessageId() != id || id == "" {
+			t.Errorf("post %q: %v", id, s)
 		}
-		p.refusal("", "ERR_PERMISSION_DENIED", false)
-		if n, ok := expect(t, notices).(Refused); !ok || n.Err.Code != CodePermissionDenied {
+		p.send(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Error{Error: &aetherv1.ErrorResponse{
+			Code: "ERR_PERMISSION_DENIED", Message: "because", Details: map[string]string{"topic": "sv::x::1", "message_id": id},
+		}}})
+		n, ok := expect(t, notices).(Refused)
+		if !ok || n.Err.Code != CodePermissionDenied || n.Err.To != "sv::x::1" || n.Err.MessageID != id {
+			t.Errorf("notice: %v", n)
+		}
+		for _, want := range []string{"sv::x::1", id, "because"} {
+			if !strings.Contains(fmt.Sprint(n), want) {
+				t.Errorf("the notice does not name %q: %v", want, n)
+			}
+		}
+		p.refusal("", "ERR_INTERNAL", false) // of something that nothing names
+		if n, ok := expect(t, notices).(Refused); !ok || n.Err.MessageID != "" || strings.Contains(fmt.Sprint(n), "message id") {
 			t.Errorf("notice: %v", n)
 		}
 		g.close(c, p)
@@ -169,6 +182,10 @@ func TestRefusedBeforeSending(t *testing.T) {
 			"no address":          {"", nil, nil, CodeInvalidTopic},
 			"address not UTF-8":   {"ag::\xff", nil, nil, CodeInvalidTopic},
 			"long message id":     {"a", nil, WithMessageID(strings.Repeat("x", 65)), CodeInvalidArgument},
+			"no message id":       {"a", nil, WithMessageID(""), CodeInvalidArgument},
+			"other workspace":     {"a", nil, WithWorkspace("other"), CodePermissionDenied},
+			"no event":            {"event::demo", nil, WithType(Chat), CodeInvalidArgument},
+			"no metric":           {"metric::*", nil, WithType(Event), CodeInvalidArgument},
 			"message id":          {"a", nil, WithMessageID("\xff"), CodeInvalidArgument},
 			"subject":             {"a", nil, WithSubject("\xff"), CodeInvalidTopic},
 			"workspace":           {"a", nil, WithWorkspace("\xff"), CodeInvalidArgument},
@@ -187,6 +204,11 @@ func TestRefusedBeforeSending(t *testing.T) {
 			if CodeOf(err) != test.want || !NotStored(err) || SafeToRetry(err) {
 				t.Errorf("%s: %v", name, err)
 			}
+			for _, foreign := range []string{"app_workspace", "MESSAGE_TYPE"} {
+				if strings.Contains(fmt.Sprint(err), foreign) {
+					t.Errorf("%s: not in words of this package: %v", name, err)
+				}
+			}
 		}
 		p.quiet()
 		g.close(c, p)
@@ -197,7 +219,7 @@ func TestDefaultTypes(t *testing.T) {
 	bubble(t, func(t *testing.T, g *gateway) {
 		c, p := g.connect(g.options(), g.welcome)
 		for to, want := range map[string]Type{"event::demo": Event, "metric::*": Metric, "ag::a::b::c": Opaque} {
-			if err := c.Post(t.Context(), to, nil); err != nil {
+			if _, err := c.Post(t.Context(), to, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := Type(p.nextSend().GetMessageType()); got != want {

@@ -24,8 +24,8 @@ type Session struct {
 	MaxPayload int
 	// Heartbeat is the longest silence to expect from the gateway.
 	Heartbeat time.Duration
-	// CredentialExpires is when the session ends unless the credential is renewed;
-	// zero if it does not expire.
+	// CredentialExpires is when the session ends unless the credential is renewed
+	// within it; zero if it does not expire.
 	CredentialExpires time.Time
 	// Epoch rises with each session of the identity; a fencing number for what the
 	// program writes elsewhere.

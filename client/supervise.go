@@ -13,11 +13,15 @@ import (
 // maxUnauthenticated is how many tokens of a TokenSource may be refused in a row.
 const maxUnauthenticated = 3
 
+// renewAfter is how long a session must have lasted for its expired token to be
+// replaced at once.
+const renewAfter = time.Second
+
 // connectFirst makes the first connection, within the time that Connect has.
 func (c *Client) connectFirst(ctx context.Context) (*link, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.opts.ConnectTimeout)
+		ctx, cancel = context.WithTimeout(ctx, max(c.opts.ConnectTimeout, c.opts.WaitForIdentity))
 		defer cancel()
 	}
 	p := c.newPolicy(true)
@@ -65,9 +69,9 @@ func (c *Client) supervise(l *link) {
 			c.finish(nil)
 			return
 		}
-		e := asError(err)
-		p.lost(time.Since(l.began))
-		if l = c.reconnect(p, e); l == nil {
+		e, lasted := asError(err), time.Since(l.began)
+		p.lost(lasted)
+		if l = c.reconnect(p, e, lasted); l == nil {
 			return
 		}
 		c.begin(l)
@@ -76,7 +80,10 @@ func (c *Client) supervise(l *link) {
 
 // reconnect makes the next connection. It returns nil after it has finished the
 // client, because there will be none.
-func (c *Client) reconnect(p *policy, e *Error) *link {
+//
+// A session whose token has expired is followed by one with a new token, if there
+// is a source of them: at once and without a notice, because nothing is wrong.
+func (c *Client) reconnect(p *policy, e *Error, lasted time.Duration) *link {
 	resume := c.Session().ID
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -87,17 +94,23 @@ func (c *Client) reconnect(p *policy, e *Error) *link {
 		case <-ctx.Done():
 		}
 	}()
-	for lost := true; ; lost = false {
+	what := "connection lost"
+	for renew := p.mayRenew(e) && lasted >= renewAfter; ; renew = false {
 		if !p.again(e) {
 			c.finish(e)
 			return nil
 		}
-		if lost {
-			c.notices.put(Disconnected{Err: e})
+		wait := time.Duration(0)
+		if renew {
+			c.opts.Logger.Info("credential expired, connecting with a new one", "identity", c.opts.Identity.String())
+		} else {
+			if what == "connection lost" {
+				c.notices.put(Disconnected{Err: e})
+			}
+			wait = p.pauses.next(e.RetryAfter)
+			c.opts.Logger.Warn(what, "addr", c.opts.Addr, "identity", c.opts.Identity.String(), "error", e, "next_attempt_in", wait)
+			what = "cannot connect"
 		}
-		wait := p.pauses.next(e.RetryAfter)
-		c.opts.Logger.Warn("connection lost", "addr", c.opts.Addr, "identity", c.opts.Identity.String(),
-			"error", e, "next_attempt_in", wait)
 		if !pause(ctx, wait) {
 			c.finish(nil)
 			return nil
@@ -129,7 +142,6 @@ func (c *Client) finish(e *Error) {
 	if e != nil {
 		reason = &Error{}
 		*reason = *e
-		reason.notStored = true
 		c.notices.put(Disconnected{Err: e, Final: true})
 		c.opts.Logger.Error("connection lost for good", "addr", c.opts.Addr, "identity", c.opts.Identity.String(), "error", e)
 	}
@@ -177,11 +189,16 @@ func (p *policy) again(e *Error) bool {
 	case e.terminal, p.first && e.Code == CodeTokenSource:
 		return false
 	case e.Code == CodeDuplicateIdentity:
-		// After a break it may be our own dead connection that holds it.
+		// It may be our own dead connection that holds it, or that of the process
+		// before this one.
 		if p.heldSince.IsZero() {
 			p.heldSince = time.Now()
 		}
-		return !p.first && time.Since(p.heldSince) < heldFor
+		limit := p.c.opts.WaitForIdentity
+		if !p.first {
+			limit = max(limit, heldFor)
+		}
+		return time.Since(p.heldSince) < limit
 	}
 	p.refusals = 0
 	return true

@@ -21,7 +21,7 @@ func (l *link) sendFrame(ctx context.Context, frame *aetherv1.UpstreamMessage) e
 	case <-l.ctx.Done():
 		return l.failure(l.ctx.Err())
 	case <-ctx.Done():
-		return ctx.Err()
+		return gaveUp("the frame was not written", ctx.Err())
 	}
 	select {
 	case err := <-f.done:
