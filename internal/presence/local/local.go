@@ -20,7 +20,7 @@ type Leases struct {
 	now  func() time.Time
 	self presence.Instance
 
-	presence.Dispatcher // Listen, and the notices that this gateway sends itself
+	inbox presence.Dispatcher // of the notices that this gateway sends itself
 
 	mu       sync.Mutex
 	handler  presence.Handler
@@ -100,7 +100,7 @@ func (l *Leases) Close(context.Context) error {
 		l.drop(rec)
 	}
 	l.mu.Unlock()
-	l.Dispatcher.Close()
+	l.inbox.Close()
 	return nil
 }
 
@@ -141,9 +141,14 @@ func (l *Leases) Send(to, kind string, payload []byte) error {
 		return err
 	}
 	if to == l.self.ID {
-		l.Put(presence.Notice{From: to, Kind: kind, Payload: append([]byte(nil), payload...)})
+		l.inbox.Put(presence.Notice{From: to, Kind: kind, Payload: append([]byte(nil), payload...)})
 	}
 	return nil
+}
+
+// Listen implements [presence.Notices].
+func (l *Leases) Listen(kind string, f func(presence.Notice)) (stop func()) {
+	return l.inbox.Listen(kind, f)
 }
 
 // holder returns who holds name or a wildcard that covers it. The mutex is

@@ -165,7 +165,7 @@ func (p *Presence) renew(ctx context.Context) error {
 		peers = append(peers, presence.Instance{ID: flat[0], Name: flat[1]})
 	}
 	for _, peer := range p.dir.beat(is, version, peers, sent, grace > 0) {
-		p.Put(presence.Notice{From: peer.ID, Kind: presence.KindGone, Payload: []byte(peer.Name)})
+		p.inbox.Put(presence.Notice{From: peer.ID, Kind: presence.KindGone, Payload: []byte(peer.Name)})
 	}
 	return nil
 }
@@ -330,29 +330,31 @@ func (p *Presence) flushMarks(ctx context.Context, incarnation string) bool {
 }
 
 func (p *Presence) flushConfirms(ctx context.Context, incarnation string) {
-	p.mu.RLock()
-	list := make(map[string]uint64, len(p.confirms))
-	var args []any
-	for id, epoch := range p.confirms {
-		if len(list) == chunk {
-			break
+	for {
+		p.mu.RLock()
+		list := map[string]uint64{}
+		var args []any
+		for id, epoch := range p.confirms {
+			if len(list) == chunk {
+				break
+			}
+			list[id] = epoch
+			args = append(args, id, decimal(epoch))
 		}
-		list[id] = epoch
-		args = append(args, id, decimal(epoch))
-	}
-	p.mu.RUnlock()
-	if len(args) == 0 {
-		return
-	}
-	if r, err := p.pulsed(ctx, confirmScript, incarnation, args...); err != nil || r.status != statusOK {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, epoch := range list {
-		if p.confirms[id] == epoch {
-			delete(p.confirms, id)
+		p.mu.RUnlock()
+		if len(args) == 0 {
+			return
 		}
+		if r, err := p.pulsed(ctx, confirmScript, incarnation, args...); err != nil || r.status != statusOK {
+			return
+		}
+		p.mu.Lock()
+		for id, epoch := range list {
+			if p.confirms[id] == epoch {
+				delete(p.confirms, id)
+			}
+		}
+		p.mu.Unlock()
 	}
 }
 

@@ -61,10 +61,15 @@ func (p *Presence) Send(to, kind string, payload []byte) error {
 		return err
 	}
 	if to == p.self.ID {
-		p.Put(presence.Notice{From: to, Kind: kind, Payload: append([]byte(nil), payload...)})
+		p.inbox.Put(presence.Notice{From: to, Kind: kind, Payload: append([]byte(nil), payload...)})
 		return nil
 	}
 	return p.out.put(outgoing{p.channel(to), frame(p.self.ID, kind, payload)})
+}
+
+// Listen implements [presence.Notices].
+func (p *Presence) Listen(kind string, f func(presence.Notice)) (stop func()) {
+	return p.inbox.Listen(kind, f)
 }
 
 func (s *sender) put(o outgoing) error {
@@ -137,5 +142,5 @@ func (p *Presence) onNotice(message string) {
 		p.onControl(from, name, payload)
 		return
 	}
-	p.Put(presence.Notice{From: from, Kind: kind, Payload: payload})
+	p.inbox.Put(presence.Notice{From: from, Kind: kind, Payload: payload})
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,6 +91,10 @@ func TestL2ProcessStopped(t *testing.T) {
 	b, _ := w.realtime("b")
 	w.skipGrace()
 
+	// The child dies with the thread that started it, which has to be this
+	// test's own.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+w.server.URL())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

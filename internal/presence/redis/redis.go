@@ -9,7 +9,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -32,7 +32,9 @@ type Options struct {
 	// Instance is the configured id of this gateway, which no other live one
 	// may have.
 	Instance string
-	Logger   *slog.Logger
+	// ID is unique to this process, letters and digits; default: drawn.
+	ID     string
+	Logger *slog.Logger
 	// PoolSize is how many connections there are at most, beside the one that
 	// listens; default 8.
 	PoolSize int
@@ -68,8 +70,8 @@ type Presence struct {
 	dir    *directory
 	log    *slog.Logger
 
-	presence.Dispatcher // of notices
-	out                 sender
+	inbox presence.Dispatcher // of notices
+	out   sender
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -132,6 +134,10 @@ func New(o Options) (*Presence, error) {
 	if o.Instance == "" {
 		return nil, errors.New("presence: the instance id is missing")
 	}
+	setDefault(&o.ID, newID(), o.ID == "")
+	if strings.ContainsFunc(o.ID, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		return nil, errors.New("presence: the id of the process is not of letters and digits")
+	}
 	setDefault(&o.Logger, slog.New(slog.NewTextHandler(io.Discard, nil)), o.Logger == nil)
 	setDefault(&o.PoolSize, defaultPool, o.PoolSize <= 0)
 	setDefault(&o.Beat, presence.Beat, o.Beat <= 0)
@@ -154,7 +160,7 @@ func New(o Options) (*Presence, error) {
 		// Channels are one for all databases of a server, so they are named
 		// after theirs.
 		base: "{aether}:" + strconv.Itoa(options.DB) + ":",
-		self: presence.Instance{ID: strings.ToLower(rand.Text()), Name: o.Instance},
+		self: presence.Instance{ID: o.ID, Name: o.Instance},
 		dir:  newDirectory(o.now),
 		kick: make(chan struct{}, 1), rescan: make(chan struct{}, 1), yields: make(chan struct{}, maxYields),
 		own: map[string]*held{}, names: map[string]*held{}, wild: map[string]*held{}, pending: map[string]bool{},
@@ -302,7 +308,7 @@ func (p *Presence) Close(ctx context.Context) error {
 	p.cancel()
 	p.wg.Wait()
 	p.out.close()
-	p.Dispatcher.Close()
+	p.inbox.Close()
 	var err error
 	if down == nil && incarnation != "" {
 		err = p.leave(ctx, incarnation, leases)

@@ -22,7 +22,7 @@ func (p *Presence) Stats() Stats {
 	p.out.mu.Lock()
 	s.NoticesLost = p.out.lost
 	p.out.mu.Unlock()
-	s.NoticesDropped = p.Dropped()
+	s.NoticesDropped = p.inbox.Dropped()
 	return s
 }
 

@@ -31,11 +31,12 @@ end
 
 -- A step of the server's clock must not kill those who live, nor keep the dead
 -- alive: what the caller's clock says about the time between two of its
--- heartbeats tells the two apart.
+-- heartbeats shows it. A heartbeat that was a while on its way looks like a
+-- small step forward; taking it for one only lets others live as much longer.
 local at = tonumber(call('ZSCORE', P .. 'boots', boot) or '-1')
 if at >= 0 and elapsed >= 0 then
   local step = 0
-  if now - at - elapsed >= ttl then
+  if now - at - elapsed > 1500 then
     step = now - at - elapsed
   elseif now - at < -1000 then
     step = now - at
