@@ -10,6 +10,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/aether-gateway/gateway/client"
 )
@@ -29,10 +30,15 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	log.Printf("connected as %s", c.Address())
 	select {
 	case <-ctx.Done():
-	case <-c.Done(): // the gateway said that there is no point in going on
+	case <-c.Done(): // for good: the token has expired, say
 		log.Fatal(c.Err())
 	}
-	c.Close(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := c.Close(ctx); err != nil { // it waits for handlers
+		log.Print(err)
+	}
 }
