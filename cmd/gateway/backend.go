@@ -151,24 +151,16 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	return b, nil
 }
 
-// sayAgain is how often a wait that goes on for the same reason is logged.
-const sayAgain = 10 * time.Second
-
 // untilAnswered repeats fn while the database, which may be only just starting,
 // does not answer.
 func untilAnswered(ctx context.Context, log *slog.Logger, fn func() error) error {
-	said, saidAt := "", time.Time{}
 	for {
 		err := fn()
 		var schema *store.SchemaError
 		if err == nil || errors.Is(err, postgres.ErrURL) || errors.As(err, &schema) || answered(err) {
 			return err
 		}
-		// The same again is worth a line now and then, not each second.
-		if text := err.Error(); text != said || time.Since(saidAt) >= sayAgain {
-			log.Warn("waiting for the database", "error", err)
-			said, saidAt = text, time.Now()
-		}
+		log.Warn("waiting for the database", "error", err)
 		pause := time.NewTimer(time.Second)
 		select {
 		case <-pause.C:

@@ -14,7 +14,7 @@ import (
 )
 
 // newLogger logs to w: as text on a terminal and as JSON elsewhere, unless the
-// configuration says which.
+// configuration says which. Warnings that repeat are logged now and then.
 func newLogger(w io.Writer, level, format string) *slog.Logger {
 	var min slog.Level
 	if err := min.UnmarshalText([]byte(level)); err != nil {
@@ -22,9 +22,9 @@ func newLogger(w io.Writer, level, format string) *slog.Logger {
 	}
 	terminal := isTerminal(w)
 	if format == "text" || format == "auto" && terminal {
-		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !terminal, ReplaceAttr: readable}))
+		return slog.New(newQuiet(tint.NewTextHandler(w, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !terminal, ReplaceAttr: readable})))
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min, ReplaceAttr: readable}))
+	return slog.New(newQuiet(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min, ReplaceAttr: readable})))
 }
 
 // readable writes durations as 1.6s, not as a number of nanoseconds.
