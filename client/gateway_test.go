@@ -137,6 +137,49 @@ func TestRefusals(t *testing.T) {
 	if !client.IsDuplicateIdentity(err) {
 		t.Errorf("second holder: %v", err)
 	}
+	g.Stop()
+	_, err = client.Connect(t.Context(), client.Options{Addr: g.Addr, Identity: client.User("u", "1"), ConnectTimeout: time.Second})
+	if client.CodeOf(err) != client.CodeConnection {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+// The gateway ends the session when its token expires; the client goes on with
+// the next one, and neither side loses anything by it.
+func TestTokensExpireAndSessionsGoOn(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	notices := make(chan client.Notice, 100)
+	agent := connect(t, client.Options{
+		Addr: g.Addr, Identity: client.Agent("w", "echo", "1"), OnNotice: func(n client.Notice) { notices <- n },
+		TokenSource: func(context.Context) (string, error) {
+			claims := workspaces(auth.KindAgent, "echo", "w")
+			claims.ExpiresAt = time.Now().Add(4 * time.Second)
+			return g.Token(claims), nil
+		},
+	})
+	user := connect(t, client.Options{Addr: g.Addr, Token: g.UserToken("u", "w"), Identity: client.User("u", "1")})
+	epochs := make(map[uint64]bool)
+	for i := range 3 {
+		select {
+		case n := <-notices:
+			begun, ok := n.(client.Connected)
+			if !ok || epochs[begun.Session.Epoch] || begun.Session.CredentialExpires.IsZero() {
+				t.Fatalf("notice: %+v", n)
+			}
+			epochs[begun.Session.Epoch] = true
+		case <-time.After(patience):
+			t.Fatal("no session")
+		}
+		if _, err := user.Send(t.Context(), agent.Address(), fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+		m := receive(t, agent)
+		if string(m.Payload) != fmt.Sprint(i) {
+			t.Errorf("message %d: %s", i, m.Payload)
+		}
+		m.Ack()
+	}
 }
 
 // A message whose handler fails comes again, marked, until it succeeds.

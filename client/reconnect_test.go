@@ -428,6 +428,28 @@ func TestOwnIdentityIsHeldForAWhile(t *testing.T) {
 	})
 }
 
+// Whether a gateway said so, or the connection broke.
+func TestCodesOfABreak(t *testing.T) {
+	bubble(t, func(t *testing.T, g *gateway) {
+		o := g.options()
+		notices := make(chan Notice, 10)
+		o.OnNotice = func(n Notice) { notices <- n }
+		c, p := g.connect(o, g.welcome)
+		expect(t, notices)
+		g.cut()
+		p = g.welcome()
+		if n, ok := expect(t, notices).(Disconnected); !ok || CodeOf(n.Err) != CodeConnection {
+			t.Errorf("notice: %v", n)
+		}
+		expect(t, notices)
+		p.finish(status.Error(codes.Unavailable, "draining"))
+		if n, ok := expect(t, notices).(Disconnected); !ok || CodeOf(n.Err) != CodeUnavailable {
+			t.Errorf("notice: %v", n)
+		}
+		g.close(c, g.welcome())
+	})
+}
+
 // The end of a token is no trouble for a client that has a source of them.
 func TestExpiredTokenIsReplacedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, g *gateway) {
