@@ -39,7 +39,8 @@ type Client struct {
 //
 // What may pass is tried again: until ctx ends or, if it has no deadline, for
 // [Options.ConnectTimeout]. What would not pass (a wrong option or credential, a
-// claim beyond it, an identity that somebody else holds) is returned at once.
+// claim beyond it) is returned at once, and so is an identity that somebody else
+// holds, unless [Options.WaitForIdentity] is set.
 // The error is an *Error. The end of ctx does not end the client; Close does.
 func Connect(ctx context.Context, opts Options) (*Client, error) {
 	c, err := newClient(opts)

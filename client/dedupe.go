@@ -26,7 +26,7 @@ func newKey(source, topic, id string) messageKey {
 // What failed is forgotten at once, because it is to be processed again. Not
 // safe for concurrent use.
 //
-// Memory: the done ones are bounded by limit, the oldest go first, some 45 bytes
+// Memory: the done ones are bounded by limit, the oldest go first, some 90 bytes
 // each; those in progress are bounded by what may be unacknowledged.
 type window struct {
 	limit   int

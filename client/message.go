@@ -52,7 +52,7 @@ type Message struct {
 	Workspace string            // verified by the gateway
 	Time      time.Time         // when the gateway accepted it; zero if not told
 	// OnBehalfOf is for whom the sender acts, verified by the gateway; zero if
-	// only for itself.
+	// only for itself, which it always is with the gateway of this module.
 	OnBehalfOf Principal
 	// Redelivered: the gateway knows that it was delivered before. False proves
 	// nothing: after an unclean end of the gateway or of a connection, what comes

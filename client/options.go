@@ -112,7 +112,7 @@ type Options struct {
 	// Echo: also deliver this client's own broadcasts.
 	Echo bool
 	// DedupeWindow is how many processed messages are remembered to recognise a
-	// repeat, once for acknowledged and once for shared ones, at some 45 bytes
+	// repeat, once for acknowledged and once for shared ones, at some 90 bytes
 	// each. After an unclean end of a gateway or a connection, what was
 	// acknowledged in about the last second may come again: so it should exceed
 	// two seconds of this client's traffic. 0 means DefaultDedupeWindow, or more

@@ -50,7 +50,8 @@ func newSession(id Identity, ack *aetherv1.ConnectionAck) Session {
 	return s
 }
 
-// Config is what an agent or a task is told when it connects.
+// Config is what an agent or a task is told when it connects. The gateway of this
+// module keeps no keys and starts no tasks yet, so from it all is empty.
 type Config struct {
 	Workspace map[string][]byte // keys of its implementation in its workspace
 	Global    map[string][]byte // keys of its implementation
