@@ -115,9 +115,9 @@ func (f *clientFlags) principal(token, near string) (principal, error) {
 
 // fromAddress is the principal with that address.
 func (f *clientFlags) fromAddress(near, token string) (principal, error) {
-	a, err := parseAddress("--as", f.As)
+	a, err := address.Parse(f.As)
 	if err != nil {
-		return principal{}, err
+		return principal{}, usagef("--as: %v", err)
 	}
 	if f.Impl != "" || f.Spec != "" || f.User != "" || f.Window != "" {
 		return principal{}, usagef("--impl, --spec, --user and --window go with --kind, not with --as")

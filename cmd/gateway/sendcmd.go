@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/client"
+	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/config"
 )
 
@@ -32,8 +33,8 @@ func (c *sendCmd) Run(p *program) error {
 	if (c.Text != "") == c.Stdin {
 		return usagef("say what to send with --text TEXT or --stdin, one of them")
 	}
-	if _, err := parseAddress("--to", c.To); err != nil {
-		return err
+	if _, err := address.Parse(c.To); err != nil {
+		return usagef("--to: %v", err)
 	}
 	options, err := c.options()
 	if err != nil {
