@@ -55,8 +55,8 @@ type idRecord struct {
 }
 
 type waitingRepeat struct {
-	sender    *Sender
-	requestID string
+	sender *Sender
+	answer answer
 }
 
 var digestSeed = maphash.MakeSeed()
@@ -167,13 +167,13 @@ func (d *idempotency) expire(now time.Time) {
 
 // wait answers a repeat when the first send's outcome is known. It reports
 // false if too many wait already.
-func (r *idRecord) wait(s *Sender, requestID string) bool {
+func (r *idRecord) wait(s *Sender, a answer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.waiting) >= maxWaiting {
 		return false
 	}
-	r.waiting = append(r.waiting, waitingRepeat{s, requestID})
+	r.waiting = append(r.waiting, waitingRepeat{s, a})
 	return true
 }
 
@@ -183,7 +183,7 @@ func (r *idRecord) tellWaiting(outcome streams.Outcome) {
 	r.waiting = nil
 	r.mu.Unlock()
 	for _, w := range waiting {
-		w.sender.settle(w.requestID, r.id, outcome, true)
+		w.sender.settle(w.answer, outcome, true)
 		w.sender.answered()
 	}
 }

@@ -299,7 +299,7 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		if it.sender == nil || late && p.wasUnknown(it.seq) {
 			continue
 		}
-		it.sender.settle(it.requestID, it.messageID, outcome, false)
+		it.sender.settle(answer{it.requestID, it.messageID, it.key.address}, outcome, false)
 		it.sender.answered()
 		if it.record != nil {
 			it.record.tellWaiting(outcome)

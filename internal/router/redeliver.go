@@ -54,7 +54,7 @@ func (r *Router) redeliver(in *inbox, n delivery.Nacked) {
 	if n.Attempts >= maxAttempts {
 		position, _, _ := in.Mailbox().PositionOf(n.ID)
 		in.Mailbox().Finish(n.ID)
-		r.giveUp(in.Address, position, n.Attempts)
+		r.giveUp(in.p, in.Address, position, n.Attempts)
 		return
 	}
 	failures := 0
@@ -65,7 +65,7 @@ func (r *Router) redeliver(in *inbox, n delivery.Nacked) {
 			return 0
 		case !known && in.p.neverStored(in, n.ID):
 			in.Mailbox().Finish(n.ID)
-			r.giveUp(in.Address, 0, n.Attempts)
+			r.giveUp(in.p, in.Address, 0, n.Attempts)
 			return 0
 		case !known || !in.Mailbox().Roomy():
 			return redeliverRetry
@@ -100,14 +100,14 @@ func (p *partition) neverStored(in *inbox, id uint64) bool {
 func (g *group) giveBack(position uint64, attempts uint8, after time.Duration) {
 	r := g.p.r
 	if int(attempts) >= groupAttempts || g.returned.size() >= maxReturned {
-		r.giveUp(g.topic, position, attempts)
+		r.giveUp(g.p, g.topic, position, attempts)
 		return
 	}
 	until, failures := time.Now().Add(returnedFor), 0
 	g.returned.add(after, func() time.Duration {
 		switch {
 		case time.Now().After(until):
-			r.giveUp(g.topic, position, attempts)
+			r.giveUp(g.p, g.topic, position, attempts)
 			return 0
 		case !g.willing():
 			return redeliverRetry
@@ -115,7 +115,7 @@ func (g *group) giveBack(position uint64, attempts uint8, after time.Duration) {
 		v, err := r.fetch(g.p, streams.Position(position))
 		switch {
 		case errors.Is(err, errGone):
-			r.giveUp(g.topic, position, attempts)
+			r.giveUp(g.p, g.topic, position, attempts)
 			return 0
 		case err != nil:
 			failures++
@@ -134,9 +134,17 @@ func redeliverAfter(attempts uint8) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-func (r *Router) giveUp(topic string, position uint64, attempts uint8) {
+// giveUp counts a message that nobody finished, and logs which it was.
+func (r *Router) giveUp(p *partition, topic string, position uint64, attempts uint8) {
 	r.stats.GivenUp.Add(1)
-	r.log.Warn("a message is given up after its last attempt", "topic", topic, "position", position, "attempts", attempts)
+	r.spawn(func(context.Context) {
+		v, err := r.fetch(p, streams.Position(position))
+		if err != nil {
+			v = envelope.View{} // then it is logged without a name
+		}
+		r.log.Warn("a message is given up after its last attempt", "topic", topic, "position", position,
+			"attempts", attempts, "source", string(v.Source), "message_id", string(v.MessageID))
+	})
 }
 
 func wait(ctx context.Context, d time.Duration) bool {

@@ -42,6 +42,7 @@ func (s *Sender) Send(msg *aetherv1.SendMessage) *wireerr.Error {
 	err := s.send(msg)
 	if err != nil {
 		s.r.stats.Refused.Add(1)
+		err = answer{messageID: msg.GetMessageId(), topic: msg.GetTargetTopic()}.name(err)
 	}
 	return err
 }
@@ -52,7 +53,7 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 		return wireerr.New(wireerr.InvalidTopic, "%v", err)
 	}
 	if d := acl.Decide(s.principal, to, s.r.members); !d.Allowed {
-		return wireerr.New(wireerr.PermissionDenied, "%s", d.Message(s.principal, to)).With("topic", to.String())
+		return wireerr.New(wireerr.PermissionDenied, "%s", d.Message(s.principal, to))
 	}
 	e := envelope.Envelope{
 		Source: s.source, Payload: msg.GetPayload(), Type: int32(msg.GetMessageType()),
@@ -82,7 +83,7 @@ func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error 
 	defer p.mu.Unlock()
 	if byClient {
 		if r := p.seenIDs.find(key, e.MessageID); r != nil {
-			return s.repeated(r, sum, requestID)
+			return s.repeated(r, sum, answer{requestID, r.id, key.address})
 		}
 	}
 	e.Seq = p.seq + 1
@@ -109,23 +110,23 @@ func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error 
 
 // repeated answers a message id that this sender has used for this address
 // (delivery rule P6). The partition's lock is held.
-func (s *Sender) repeated(r *idRecord, sum uint64, requestID string) *wireerr.Error {
+func (s *Sender) repeated(r *idRecord, sum uint64, a answer) *wireerr.Error {
 	if r.digest != sum {
-		return wireerr.New(wireerr.InvalidArgument, "message_id has been used for another message to this address").With("message_id", r.id)
+		return wireerr.New(wireerr.InvalidArgument, "message_id has been used for another message to this address")
 	}
 	s.r.stats.Duplicates.Add(1)
-	if requestID == "" {
+	if a.requestID == "" {
 		return nil
 	}
 	if r.outcome == 0 {
 		s.waiting.Add(1)
-		if !r.wait(s, requestID) {
+		if !r.wait(s, a) {
 			s.answered()
-			return wireerr.New(wireerr.RateLimited, "too many repeats of one message_id wait for its outcome").With("message_id", r.id)
+			return wireerr.New(wireerr.RateLimited, "too many repeats of one message_id wait for its outcome")
 		}
 		return nil
 	}
-	s.settle(requestID, r.id, r.outcome, true)
+	s.settle(a, r.outcome, true)
 	return nil
 }
 

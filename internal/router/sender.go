@@ -103,22 +103,32 @@ func (s *Sender) answered() {
 	}
 }
 
+// answer says what an answer belongs to.
+type answer struct{ requestID, messageID, topic string }
+
+func (a answer) name(e *wireerr.Error) *wireerr.Error {
+	if a.messageID != "" {
+		e = e.With("message_id", a.messageID)
+	}
+	return e.With("topic", a.topic)
+}
+
 // settle answers a send whose outcome is known.
-func (s *Sender) settle(requestID, messageID string, outcome streams.Outcome, duplicate bool) {
+func (s *Sender) settle(a answer, outcome streams.Outcome, duplicate bool) {
 	switch outcome {
 	case streams.Stored:
 		s.r.stats.Stored.Add(1)
-		if requestID != "" {
+		if a.requestID != "" {
 			var frame [receiptSize]byte // of most
-			s.reply(appendReceipt(frame[:0], requestID, messageID, duplicate))
+			s.reply(appendReceipt(frame[:0], a.requestID, a.messageID, duplicate))
 		}
 	case streams.NotStored:
 		s.r.stats.Failed.Add(1)
-		s.refuse(requestID, wireerr.New(wireerr.Unavailable, "the log was away; the message is not stored").With("message_id", messageID))
+		s.refuse(a.requestID, a.name(wireerr.New(wireerr.Unavailable, "the log was away; the message is not stored")))
 	case streams.Unknown:
 		s.r.stats.Failed.Add(1)
-		s.refuse(requestID, wireerr.New(wireerr.PublishFailed,
-			"the log did not confirm the message in time; retry with the same message_id").With("message_id", messageID))
+		s.refuse(a.requestID, a.name(wireerr.New(wireerr.PublishFailed,
+			"the log did not confirm the message in time; retry with the same message_id")))
 	}
 }
 
