@@ -43,5 +43,5 @@ func say(message string, v []any) {
 		return
 	}
 	text := strings.TrimSpace(fmt.Sprintf(strings.ReplaceAll(message, "%w", "%v"), v...))
-	l.Debug("stream client: "+text)
+	l.Debug("stream client: " + text)
 }
