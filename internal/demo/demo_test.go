@@ -16,6 +16,13 @@ func TestExampleIsTheProgram(t *testing.T) {
 	if !strings.Contains(string(program), "func main() {\n"+Example+"}\n") {
 		t.Error("examples/echo/main.go and demo.Example differ")
 	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outdented := strings.ReplaceAll("\n"+Example, "\n\t", "\n"); !strings.Contains(string(readme), "```go"+outdented+"```") {
+		t.Error("README.md and demo.Example differ")
+	}
 	var b strings.Builder
 	if err := HowTo(&b, "127.0.0.1:4000", "make token", "ask it"); err != nil {
 		t.Fatal(err)
