@@ -92,3 +92,35 @@ func testLagging(t *testing.T, g *gateway) {
 		}
 	}
 }
+
+// A client that does not read is heard all the same: what it sends is stored
+// and delivered while the answers wait for it.
+func testMuteReader(t *testing.T, g *gateway) {
+	const n = 5000
+	ws := workspace(t)
+	to := user(ws, "w", ws)
+	receiver := connect(t, g, to, client(1000))
+	sender := connect(t, g, agent(ws, "i", "s"), plain)
+	sent := make(chan error, 1)
+	texts := numbered("m", 1, n)
+	go func() {
+		for i, text := range texts {
+			m := chat(to.name, text)
+			m.RequestId = fmt.Sprintf("r%d", i)
+			if err := sender.send(m); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	wantTexts(t, receiver.reads(n), texts)
+	check(t, <-sent)
+	for i := range texts {
+		receipt, refusal, err := sender.answer(fmt.Sprintf("r%d", i))
+		check(t, err)
+		if refusal != nil || receipt.GetStatus() != aetherv1.SendReceipt_STATUS_STORED {
+			t.Fatalf("send %d is answered with %v, %v", i, receipt, refusal)
+		}
+	}
+}
