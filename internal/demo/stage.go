@@ -119,7 +119,11 @@ func (s *stage) send(ctx context.Context, a *actor, to, text string) (refused *c
 	ctx, cancel := context.WithTimeout(ctx, s.o.Patience)
 	defer cancel()
 	begin := time.Now()
-	receipt, err := a.c.Send(ctx, to, []byte(text), client.WithType(client.Chat))
+	kind := client.Chat
+	if to == Forbidden {
+		kind = client.Event // the right type, so that only the right is missing
+	}
+	receipt, err := a.c.Send(ctx, to, []byte(text), client.WithType(kind))
 	var e *client.Error
 	switch {
 	case errors.As(err, &e) && !e.Retryable && ctx.Err() == nil:
