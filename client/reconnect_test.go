@@ -434,10 +434,10 @@ func TestCodesOfABreak(t *testing.T) {
 		o := g.options()
 		notices := make(chan Notice, 10)
 		o.OnNotice = func(n Notice) { notices <- n }
-		c, p := g.connect(o, g.welcome)
+		c, _ := g.connect(o, g.welcome)
 		expect(t, notices)
 		g.cut()
-		p = g.welcome()
+		p := g.welcome()
 		if n, ok := expect(t, notices).(Disconnected); !ok || CodeOf(n.Err) != CodeConnection {
 			t.Errorf("notice: %v", n)
 		}

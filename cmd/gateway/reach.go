@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -128,7 +129,7 @@ func (f *clientFlags) reach(ctx context.Context, p *program, t *target, o client
 	switch {
 	case err == nil:
 		return c, nil
-	case ctx.Err() != nil && context.Cause(ctx) == errInterrupted:
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errInterrupted):
 		return nil, errInterrupted
 	}
 	return nil, t.explain(err)
