@@ -52,7 +52,16 @@ func settlePlacement(ctx context.Context, cfg *config.Config, s store.Placement)
 		return err
 	}
 	if stored != own {
-		return fmt.Errorf("the messages were stored with streams.partitions and streams.placement as %q, not %q: set them back, the number of partitions is fixed when a deployment is born", stored, own)
+		return fmt.Errorf("the messages were stored with %s, not with %s: set streams.partitions and streams.placement back, they are fixed when a deployment is born", describe(stored), describe(own))
 	}
 	return nil
+}
+
+// describe says what a placement's fingerprint begins with.
+func describe(fingerprint string) string {
+	var partitions, rules int
+	if _, err := fmt.Sscanf(fingerprint, "p%d-r%d-", &partitions, &rules); err != nil {
+		return "the placement " + fingerprint
+	}
+	return fmt.Sprintf("%d partitions and %d placement rules (%s)", partitions, rules, fingerprint)
 }

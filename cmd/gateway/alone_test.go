@@ -34,7 +34,7 @@ func TestC9Placement(t *testing.T) {
 		}
 	}
 	cfg.Streams.Partitions = 8
-	if err := settlePlacement(context.Background(), cfg, &s); err == nil || !strings.Contains(err.Error(), "streams.partitions") {
+	if err := settlePlacement(context.Background(), cfg, &s); err == nil || !strings.Contains(err.Error(), "stored with 4 partitions and 0 placement rules") {
 		t.Fatalf("got %v", err)
 	}
 }

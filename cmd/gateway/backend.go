@@ -121,15 +121,15 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	}
 	b.positions = positions
 	b.closers = append(b.closers, positions.Close)
+	if err := settlePlacement(ctx, cfg, positions); err != nil {
+		return nil, err
+	}
 	alone, err := beAlone(ctx, log, positions)
 	if err != nil {
 		return nil, err
 	}
 	b.lost = alone.Lost()
 	b.closers = append(b.closers, alone.Close)
-	if err := settlePlacement(ctx, cfg, positions); err != nil {
-		return nil, err
-	}
 
 	where := placement(cfg)
 	names := make([]string, where.Count())

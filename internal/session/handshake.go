@@ -189,7 +189,7 @@ func (m *Manager) admit(ctx context.Context, p *acl.Principal, id auth.Identity,
 	}
 	members := m.o.Router.Members()
 	if err := members.Learn(ctx, id.UserID, p.Workspaces.Names(), until); err != nil {
-		m.o.Logger.Error("a membership could not be stored", "user", id.UserID, "error", err)
+		m.o.Logger.Warn("a membership could not be stored", "user", id.UserID, "error", err)
 		return status.Error(codes.Unavailable, "the membership could not be stored; connect again")
 	}
 	if p.Workspace != "" && !members.InWorkspace(id.UserID, p.Workspace) {
