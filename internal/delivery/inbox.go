@@ -347,6 +347,14 @@ func (in *Inbox) Expecting(seen uint64) bool {
 	return in.feeder == FedByReader
 }
 
+// Behind reports whether live deliveries have yet to be seen in the log and
+// nobody reads it for the inbox.
+func (in *Inbox) Behind() bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	return in.feeder == FedByNobody && in.expected.len() > 0
+}
+
 // Redeliver makes a nacked delivery again, with a new id.
 func (in *Inbox) Redeliver(id uint64, v *envelope.View, position uint64, attempts uint8) bool {
 	m := in.box

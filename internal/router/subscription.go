@@ -241,6 +241,11 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	}
 	for _, in := range s.inboxes {
 		in.Stop()
+		if in.Behind() {
+			// It fell back while live deliveries were on their way into the
+			// log. They get their positions, and nothing else is taken.
+			in.p.feed(in)
+		}
 	}
 	if s.worker != nil {
 		s.worker.group.p.unwork(s.worker)

@@ -1,0 +1,626 @@
+package router
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+var (
+	modelTime = flag.Duration("model.time", 1500*time.Millisecond, "how long each schedule of TestModel runs")
+	modelSeed = flag.Uint64("model.seed", 0, "the schedule of TestModel; 0 draws some")
+)
+
+// TestModel runs senders and receivers that come, go, acknowledge, nack, read
+// slowly and retry at random, on a log that fails at random, and compares what
+// they saw with what the log holds.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	seeds := []uint64{*modelSeed}
+	if *modelSeed == 0 {
+		n := rand.Uint64N(1 << 32)
+		seeds = []uint64{n, n + 1, n + 2} // one of each kind
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			m := newModel(t, seed)
+			m.run(*modelTime)
+			m.check()
+			if t.Failed() {
+				t.Logf("again with -model.seed=%d", seed)
+			}
+		})
+	}
+}
+
+const (
+	modelReceivers = 3
+	modelSenders   = 3
+	modelWorkers   = 3
+	workersTopic   = "tb::w::i"
+)
+
+// attemptKey is the metadata that tells the attempts to send a message apart.
+const attemptKey = "attempt"
+
+// sighting is a message as a receiver was given it.
+type sighting struct {
+	session     int
+	redelivered bool
+}
+
+// model is what is known of all messages. They are named by address, payload
+// and attempt: one that was handed over live and then not stored is sent again.
+type model struct {
+	t     *testing.T
+	w     *world
+	seed  uint64
+	kind  modelKind
+	clock atomic.Uint64 // orders acknowledgements and commits
+	stop  chan struct{}
+	ended atomic.Bool
+	names atomic.Int64
+
+	mu       sync.Mutex
+	seen     map[string][]sighting
+	done     map[string]uint64 // when it was acknowledged, or nacked for the last time
+	stored   map[string]bool   // by receipt
+	commits  []commitSeen
+	sessions int
+	before   map[int]ending // by a receiver's session: the end of the one before it
+}
+
+// ending is how a receiver's session ended.
+type ending struct {
+	session int
+	from    int64           // the position behind which it began
+	open    map[string]bool // what it had been given and was not done with
+}
+
+type commitSeen struct {
+	store.Commit
+	at uint64
+}
+
+// modelKind says how the log fails.
+type modelKind uint64
+
+const (
+	notAtAll modelKind = iota
+	slowly             // it is silent for a moment
+	badly
+)
+
+func newModel(t *testing.T, seed uint64) *model {
+	m := &model{
+		t: t, seed: seed, kind: modelKind(seed % 3), stop: make(chan struct{}),
+		seen: map[string][]sighting{}, done: map[string]uint64{}, stored: map[string]bool{}, before: map[int]ending{},
+	}
+	m.w = setup(t, func(o *Options) {
+		o.RingBytes = 4000
+		o.PublishTimeout = 300 * time.Millisecond
+		o.Positions = &watchedStore{o.Positions.(*memoryStore), m}
+		o.Logger = nil
+	})
+	return m
+}
+
+// watchedStore notes what is committed when.
+type watchedStore struct {
+	*memoryStore
+	m *model
+}
+
+func (s *watchedStore) Commit(ctx context.Context, list []store.Commit) error {
+	at := s.m.clock.Add(1)
+	err := s.memoryStore.Commit(ctx, list)
+	if err == nil {
+		s.m.mu.Lock()
+		for _, c := range list {
+			s.m.commits = append(s.m.commits, commitSeen{c, at})
+		}
+		s.m.mu.Unlock()
+	}
+	return err
+}
+
+func (m *model) random(name string, n int) *rand.Rand {
+	return rand.New(rand.NewPCG(m.seed, uint64(len(name))<<32|uint64(n)))
+}
+
+// pause waits a little; it reports false when the schedule is over.
+func (m *model) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-m.stop:
+		return false
+	}
+}
+
+func (m *model) run(d time.Duration) {
+	var senders, others, faults sync.WaitGroup
+	for i := range modelReceivers {
+		others.Go(func() { m.receiver(i) })
+	}
+	for i := range modelWorkers {
+		others.Go(func() { m.worker(i) })
+	}
+	for i := range modelSenders {
+		senders.Go(func() { m.sender(i) })
+	}
+	switch m.kind {
+	case slowly:
+		faults.Go(m.delays)
+	case badly:
+		faults.Go(m.faults)
+	}
+	<-time.After(d)
+	close(m.stop)
+	faults.Wait()
+	senders.Wait()
+	m.w.eventually(func() bool {
+		p := m.w.r.parts[0]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.handover && p.seen >= p.stored
+	})
+	m.ended.Store(true)
+	others.Wait()
+}
+
+// delays makes the log silent for a moment, again and again.
+func (m *model) delays() {
+	r, log := m.random("delays", 0), m.w.log
+	for on := true; m.pause(time.Duration(5+r.IntN(30)) * time.Millisecond); on = !on {
+		if log.Stall(on && r.IntN(2) == 0); on {
+			log.HoldConfirms(r.IntN(2) == 0)
+		}
+	}
+	log.Stall(false)
+	log.HoldConfirms(false)
+}
+
+// faults makes the log fail, and mends it at the end.
+func (m *model) faults() {
+	r, log, store := m.random("faults", 0), m.w.log, m.w.store
+	for m.pause(time.Duration(r.IntN(40)) * time.Millisecond) {
+		switch r.IntN(9) {
+		case 0:
+			log.Drop()
+		case 1:
+			log.Stall(true)
+		case 2:
+			log.HoldConfirms(true)
+		case 3:
+			log.Refuse(true)
+			log.Drop()
+		case 4:
+			m.w.r.parts[0].tail.Reset()
+		case 5:
+			store.fail(true)
+		default:
+			log.Stall(false)
+			log.HoldConfirms(false)
+			log.Refuse(false)
+			store.fail(false)
+		}
+	}
+	log.Stall(false)
+	log.HoldConfirms(false)
+	log.Refuse(false)
+	store.fail(false)
+}
+
+// peer is a session of the model.
+type peer struct {
+	m      *model
+	n      int // of all sessions
+	box    *delivery.Mailbox
+	sender *Sender
+	sub    *Subscription
+	batch  delivery.Batch
+}
+
+func (m *model) connect(p *acl.Principal, o delivery.Options, reads Reads) *peer {
+	s := &peer{m: m, box: delivery.NewMailbox(o)}
+	m.mu.Lock()
+	m.sessions++
+	s.n = m.sessions
+	m.mu.Unlock()
+	name := p.Address.String()
+	s.sender = m.w.r.NewSender(p, name, s.box, func() { m.t.Errorf("%s overflowed", name) })
+	reads.Identity, reads.Epoch = name, uint64(s.n)
+	for {
+		sub, err := m.w.r.Subscribe(context.Background(), s.box, reads)
+		if err == nil {
+			s.sub = sub
+			return s
+		}
+		<-soon() // the store is away
+	}
+}
+
+func (s *peer) leave() { s.sub.Leave(context.Background(), nil) }
+
+// frames takes what waits, for a while.
+func (s *peer) frames(patience time.Duration, each func(*aetherv1.DownstreamMessage)) bool {
+	if !s.box.Take(&s.batch) {
+		select {
+		case <-s.box.Wake():
+		case <-time.After(patience):
+		}
+		if !s.box.Take(&s.batch) {
+			return false
+		}
+	}
+	frames := make([]*aetherv1.DownstreamMessage, 0, len(s.batch.Frames))
+	for _, f := range s.batch.Frames {
+		d := new(aetherv1.DownstreamMessage)
+		if err := proto.Unmarshal(f, d); err != nil {
+			s.m.t.Errorf("a frame: %v", err)
+		}
+		frames = append(frames, d)
+	}
+	for _, in := range s.batch.Feed {
+		s.m.w.r.Feed(in)
+	}
+	for _, d := range frames {
+		each(d)
+	}
+	return true
+}
+
+// sender sends to everybody, and again what failed, in order and with the same
+// message id.
+func (m *model) sender(i int) {
+	r := m.random("sender", i)
+	a, _ := address.Agent("w", "i", fmt.Sprintf("s%d", i))
+	p := &acl.Principal{Kind: acl.Agent, Address: a, Workspace: "w"}
+	s := m.connect(p, client(0), Reads{Exclusive: []string{a.String()}})
+	type message struct{ to, id string }
+	var failed []message
+	open, attempt, id := map[string]message{}, 0, 0
+	send := func(msg message) {
+		attempt++
+		request := fmt.Sprintf("%s %s %d", msg.to, msg.id, attempt)
+		err := s.sender.Send(&aetherv1.SendMessage{
+			TargetTopic: msg.to, Payload: []byte(msg.id), RequestId: request, MessageId: msg.id,
+			Metadata: map[string]string{attemptKey: fmt.Sprint(attempt)},
+		})
+		if err != nil {
+			if err.Code != "ERR_UNAVAILABLE" {
+				m.t.Errorf("%s: %v", request, err)
+			}
+			failed = append(failed, msg)
+			return
+		}
+		open[request] = msg
+	}
+	settle := func(d *aetherv1.DownstreamMessage) {
+		request := d.GetReceipt().GetRequestId() + d.GetError().GetRequestId()
+		if request == "" {
+			return
+		}
+		msg, ok := open[request]
+		if !ok {
+			m.t.Errorf("%s is answered twice", request)
+			return
+		}
+		delete(open, request)
+		if d.GetReceipt() != nil {
+			m.mu.Lock()
+			m.stored[msg.to+" "+msg.id] = true
+			m.mu.Unlock()
+			return
+		}
+		failed = append(failed, msg)
+	}
+	busy := 1 + int(m.seed/3%3)*8 // some schedules leave time to catch up
+	running := true
+	for running || len(open) > 0 || len(failed) > 0 {
+		if running && len(failed) == 0 {
+			for range 1 + r.IntN(busy) {
+				id++
+				to := fmt.Sprintf("ag::w::i::r%d", r.IntN(modelReceivers))
+				if r.IntN(4) == 0 {
+					to = workersTopic
+				}
+				send(message{to, fmt.Sprintf("s%d.%d", i, id)})
+			}
+			running = m.pause(time.Duration(r.IntN(8)) * time.Millisecond)
+		}
+		for s.frames(5*time.Millisecond, settle) && len(open) > 0 {
+		}
+		if len(open) > 0 || len(failed) == 0 {
+			continue
+		}
+		if r.IntN(3) == 0 { // a new session of the same sender
+			s.leave()
+			s = m.connect(p, client(0), Reads{Exclusive: []string{a.String()}})
+		}
+		again := failed
+		failed = nil
+		for _, msg := range again {
+			send(msg)
+		}
+		<-soon()
+	}
+	s.leave()
+}
+
+// saw notes a delivery.
+func (s *peer) saw(msg *aetherv1.IncomingMessage) (name string, attempt int) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	_, _ = fmt.Sscan(msg.GetMetadata()[attemptKey], &attempt)
+	name = fmt.Sprintf("%s %s %d", msg.GetTopic(), msg.GetPayload(), attempt)
+	s.m.seen[name] = append(s.m.seen[name], sighting{s.n, msg.GetRedelivered()})
+	return name, attempt
+}
+
+func (m *model) finish(name string) {
+	at := m.clock.Add(1)
+	m.mu.Lock()
+	if m.done[name] == 0 {
+		m.done[name] = at
+	}
+	m.mu.Unlock()
+}
+
+// consume reads, acknowledges and nacks until the schedule is over and nothing
+// comes any more, or until it is time to leave. It returns what it is not done
+// with.
+func (s *peer) consume(r *rand.Rand, order, stay bool) (unfinished map[string]bool) {
+	m := s.m
+	unfinished = map[string]bool{}
+	var life <-chan time.Time
+	if !stay {
+		life = time.After(time.Duration(20+r.IntN(300)) * time.Millisecond)
+	}
+	open := map[uint64]string{}
+	var ids []uint64
+	nacks := map[string]int{}
+	last := map[string]int{} // by source
+	limit := maxAttempts
+	if !order {
+		limit = groupAttempts
+	}
+	finish := func(name string) {
+		m.finish(name)
+		delete(unfinished, name)
+	}
+	ack := func(id uint64, one bool) {
+		for _, other := range ids {
+			if other == id || !one && other < id {
+				if name, ok := open[other]; ok {
+					finish(name)
+					delete(open, other)
+				}
+			}
+		}
+		var err error
+		if one {
+			err = s.box.AckOne(id)
+		} else {
+			err = s.box.Ack(id)
+		}
+		if err != nil {
+			m.t.Errorf("ack of %d: %v", id, err)
+		}
+	}
+	idle := 0
+	for {
+		got := s.frames(5*time.Millisecond, func(d *aetherv1.DownstreamMessage) {
+			msg := d.GetMsg()
+			if msg == nil {
+				return
+			}
+			name, n := s.saw(msg)
+			if order && !msg.GetRedelivered() {
+				if n <= last[msg.GetSourceTopic()] {
+					m.t.Errorf("session %d: %s after %d", s.n, name, last[msg.GetSourceTopic()])
+				}
+				last[msg.GetSourceTopic()] = n
+			}
+			open[msg.GetDeliveryId()] = name
+			unfinished[name] = true
+			ids = append(ids, msg.GetDeliveryId())
+		})
+		switch {
+		case got:
+			idle = 0
+		case m.ended.Load():
+			if idle++; len(open) == 0 && idle > 100 {
+				return unfinished
+			}
+		}
+		for len(ids) > 0 && open[ids[0]] == "" {
+			ids = ids[1:]
+		}
+		for id, name := range open {
+			switch n := r.IntN(12); {
+			case m.ended.Load() || n < 3:
+				ack(id, true)
+			case n == 3 && ids[0] == id:
+				ack(id, false)
+			case n == 4:
+				nacks[name]++
+				if nacks[name] >= limit {
+					finish(name)
+				}
+				delete(open, id)
+				nacked, err := s.box.Nack(id, true)
+				if err != nil {
+					m.t.Errorf("nack of %d: %v", id, err)
+					continue
+				}
+				if int(nacked.Attempts) >= limit {
+					finish(name)
+				}
+				m.w.r.Nacked(nacked)
+			}
+		}
+		select {
+		case <-life:
+			if !m.ended.Load() {
+				return unfinished
+			}
+		default:
+		}
+	}
+}
+
+func (m *model) receiver(i int) {
+	r := m.random("receiver", i)
+	a, _ := address.Agent("w", "i", fmt.Sprintf("r%d", i))
+	p := &acl.Principal{Kind: acl.Agent, Address: a, Workspace: "w"}
+	var last ending
+	for done := false; !done; {
+		done = m.ended.Load()
+		o := delivery.Options{Mode: delivery.Client, MaxUnacked: 1 + r.IntN(1<<r.IntN(8)), QueueBytes: 200 + r.IntN(20_000)}
+		s := m.connect(p, o, Reads{Exclusive: []string{a.String()}})
+		m.mu.Lock()
+		m.before[s.n] = last
+		m.mu.Unlock()
+		last = ending{session: s.n, from: s.sub.inboxes[0].At()}
+		last.open = s.consume(r, true, false)
+		s.leave()
+		if r.IntN(2) == 0 {
+			m.pause(time.Duration(r.IntN(50)) * time.Millisecond)
+		}
+	}
+}
+
+// worker 0 stays; the others come and go.
+func (m *model) worker(i int) {
+	r := m.random("worker", i)
+	for done := false; !done; {
+		done = m.ended.Load()
+		a, _ := address.Task("w", "i", fmt.Sprint(m.names.Add(1)))
+		p := &acl.Principal{Kind: acl.Task, Address: a, Workspace: "w"}
+		o := delivery.Options{Mode: delivery.Client, MaxUnacked: 1 + r.IntN(5), QueueBytes: 200 + r.IntN(1000)}
+		s := m.connect(p, o, Reads{Exclusive: []string{a.String()}, Workers: workersTopic})
+		s.consume(r, false, i == 0)
+		s.leave()
+	}
+}
+
+// finished reports whether a session was given everything up to a message, and
+// was done with it.
+func (m *model) finished(position map[string]uint64, name string, end ending) bool {
+	topic, _, _ := strings.Cut(name, " ")
+	for other, p := range position {
+		if int64(p) <= end.from || p > position[name] || !strings.HasPrefix(other, topic+" ") {
+			continue
+		}
+		if end.open[other] || !slices.ContainsFunc(m.seen[other], func(s sighting) bool { return s.session == end.session }) {
+			return false
+		}
+	}
+	return int64(position[name]) > end.from
+}
+
+// check compares what was seen with the log.
+func (m *model) check() {
+	t := m.t
+	position, stored := map[string]uint64{}, map[string]bool{}
+	for _, e := range m.w.log.Entries(0) {
+		it := streams.Open(e.Data)
+		for it.Next() {
+			var v envelope.View
+			if err := v.Parse(it.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			if v.Kind != envelope.Message {
+				continue
+			}
+			var d aetherv1.DownstreamMessage
+			if err := proto.Unmarshal(v.AppendFrame(nil, envelope.Delivery{}), &d); err != nil {
+				t.Fatal(err)
+			}
+			id := string(v.Topic) + " " + string(v.Payload)
+			if stored[id] {
+				t.Errorf("%s is stored twice", id)
+			}
+			stored[id] = true
+			position[id+" "+d.GetMsg().GetMetadata()[attemptKey]] = uint64(streams.At(e.Offset, it.Index()))
+		}
+	}
+	for name := range m.stored {
+		if !stored[name] {
+			t.Errorf("%s has a receipt and is not stored", name)
+		}
+	}
+	repeats, notDone := 0, 0
+	for name := range position {
+		workers := strings.HasPrefix(name, workersTopic)
+		if len(m.seen[name]) == 0 {
+			t.Errorf("%s was never delivered", name)
+			continue
+		}
+		if m.done[name] == 0 {
+			// Workers that left without finishing it may have used it up.
+			if notDone++; !workers || notDone > int(m.w.r.stats.GivenUp.Load()) {
+				t.Errorf("%s is not done", name)
+			}
+		}
+		fresh := map[int]int{}
+		for _, s := range m.seen[name] {
+			if !s.redelivered {
+				fresh[s.session]++
+				fresh[0]++
+			}
+		}
+		for session, n := range fresh {
+			if n > 1 && (session != 0 || workers) {
+				t.Errorf("%s came %d times without a flag (%v)", name, n, m.seen[name])
+			}
+		}
+		if fresh[0] > 1 {
+			repeats++
+		}
+		if m.kind == badly || workers {
+			continue // what was done may not have been committed
+		}
+		for session := range fresh {
+			if last := m.before[session]; session != 0 && m.finished(position, name, last) {
+				t.Errorf("%s came again in session %d; %d was done with it, and with all before it", name, session, last.session)
+			}
+		}
+	}
+	for _, c := range m.commits {
+		for name, at := range position {
+			if !strings.HasPrefix(name, c.Address+" ") || at > c.Position {
+				continue
+			}
+			if done := m.done[name]; done == 0 || done > c.at {
+				t.Errorf("%d was committed for %s, past %s at %d, which was not done", c.Position, c.Address, name, at)
+			}
+		}
+	}
+	r := m.w.r
+	t.Logf("kind %d, %d messages, %d sessions, %d commits, %d came again in a later session; live %d, redelivered %d, catch-ups %d, given up %d, duplicates %d",
+		m.kind, len(position), m.sessions, len(m.commits), repeats, r.stats.Live.Load(), r.stats.Redelivered.Load(), r.stats.CatchUps.Load(), r.stats.GivenUp.Load(), r.stats.Duplicates.Load())
+	if len(position) == 0 {
+		t.Error("nothing was stored: the test shows nothing")
+	}
+}
