@@ -98,8 +98,9 @@ func (v *View) appendMetadata(dst []byte) []byte {
 			return dst
 		}
 		if num == fieldMetadata && typ == protowire.BytesType {
-			dst = appendTag(dst, frameMetadata, bytesType)
-			dst = append(dst, b[:m]...)
+			entry, _ := protowire.ConsumeBytes(b)
+			dst = appendLength(appendTag(dst, frameMetadata, bytesType), len(entry))
+			dst = append(dst, entry...)
 		}
 		b = b[m:]
 	}
