@@ -241,9 +241,8 @@ func (m *Manager) mailboxOptions(d *aetherv1.DeliveryOptions) (delivery.Options,
 // assign gives a non-unique task its id: a new one, or that of the session it
 // resumes.
 func (m *Manager) assign(s *Session, id auth.Identity, resume string) (auth.Identity, error) {
-	if old := m.session(resume); resume != "" && old != nil && old.kind == acl.Task &&
-		old.principal.Workspace == id.Workspace && old.principal.Address.Implementation() == id.Implementation {
-		id.Specifier = old.principal.Address.Specifier()
+	if old := m.taskAddress(resume); !old.IsZero() && old.Workspace() == id.Workspace && old.Implementation() == id.Implementation {
+		id.Specifier = old.Specifier()
 	} else {
 		u, err := uuid.NewV7()
 		if err != nil {

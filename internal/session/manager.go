@@ -96,6 +96,7 @@ type Manager struct {
 
 	mu       sync.Mutex
 	sessions map[string]*Session
+	recent   recentTasks
 	draining bool
 	empty    chan struct{} // closed when the last session has left a draining manager
 }
@@ -177,6 +178,7 @@ func (m *Manager) remove(s *Session) {
 	defer m.mu.Unlock()
 	if m.sessions[s.id] == s {
 		delete(m.sessions, s.id)
+		m.recent.add(s, m.o.Now())
 		m.stats.Ended.Add(1)
 	}
 	if m.draining && len(m.sessions) == 0 && m.empty != nil {
