@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/auth"
@@ -87,6 +88,7 @@ func TestStopBesideStalled(t *testing.T) {
 // scripted is a stream by hand.
 type scripted struct {
 	token string
+	auto  bool
 	ctx   context.Context
 	recv  func(n int) (*aetherv1.UpstreamMessage, error)
 	send  func(frame []byte) error
@@ -106,6 +108,11 @@ func (s *scripted) Recv() (*aetherv1.UpstreamMessage, error) {
 	s.n++
 	n := s.n
 	s.mu.Unlock()
+	if n == 1 && s.auto {
+		init := gatewaytest.AgentInit("w", "echo", "1")
+		init.Delivery = nil
+		return &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Init{Init: init}}, nil
+	}
 	if n == 1 {
 		return &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Init{Init: gatewaytest.AgentInit("w", "echo", "1")}}, nil
 	}
@@ -174,33 +181,76 @@ func TestEndWhileBusy(t *testing.T) {
 	g := gatewaytest.Start(t)
 	user := gatewaytest.MustDial(t, g.Addr, g.UserToken("u", "w"), gatewaytest.UserInit("u", "1"))
 	s := script(t, g)
-	closing, sent := make(chan struct{}), 0
+	sending, closing := make(chan struct{}), make(chan struct{})
 	s.recv = func(int) (*aetherv1.UpstreamMessage, error) {
 		<-closing
 		return nil, io.EOF
 	}
+	sent := 0
 	s.send = func([]byte) error {
-		if sent++; sent == 5 {
-			close(closing)
+		if sent++; sent == 1 {
+			close(sending)
+			<-closing
+			return nil
 		}
-		// There is always more than one batch.
-		for range 100 {
-			user.Send(send("ga::w", "x", ""))
-		}
+		<-time.After(2 * time.Millisecond)
 		return nil
 	}
 	served := make(chan error, 1)
 	go func() { served <- g.Sessions.Serve(s) }()
-	for range 10 {
-		user.Send(send("ga::w", "x", ""))
+	<-sending
+	for i := range 2000 {
+		user.Send(send("ga::w", "x", fmt.Sprint(i)))
 	}
+	user.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetReceipt().GetRequestId() == "1999" })
 	began := time.Now()
+	close(closing)
 	if err := <-served; err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > 1500*time.Millisecond {
 		t.Fatalf("it took %v", took)
 	}
+}
+
+// Delivery rule A: what a cancelled stream is done with does not depend on who
+// notices first that it is.
+func TestAutoCancelWhileSending(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.send(t, "1")
+	s := script(t, p.g)
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.ctx = ctx
+	s.auto = true
+	hung := make(chan struct{}) // the receiver notices nothing
+	t.Cleanup(func() { close(hung) })
+	s.recv = func(int) (*aetherv1.UpstreamMessage, error) {
+		<-hung
+		return nil, io.EOF
+	}
+	wrote := make(chan struct{})
+	s.send = func(frame []byte) error {
+		var m aetherv1.DownstreamMessage
+		if err := proto.Unmarshal(frame, &m); err != nil || m.GetMsg() == nil {
+			return err
+		}
+		if string(m.GetMsg().GetPayload()) == "2" {
+			cancel()
+			return ctx.Err()
+		}
+		close(wrote)
+		return nil
+	}
+	served := make(chan error, 1)
+	go func() { served <- p.g.Sessions.Serve(s) }()
+	<-wrote
+	<-time.After(5 * time.Second) // a second of the gateway's time, and its ticks
+	p.user.Send(send("ag::w::echo::1", "2", ""))
+	if err := <-served; status.Code(err) != codes.Canceled {
+		t.Fatalf("got %v", err)
+	}
+	wants(t, p.auto(t), "2")
 }
 
 // What an expired credential sends is not stored, also before the clock has

@@ -265,17 +265,26 @@ func (s *Session) act(frame *aetherv1.UpstreamMessage, bad *MalformedError) bool
 }
 
 func (s *Session) receiveEnded(err error) cause {
-	switch {
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		return cause{closed: true, flush: true, receipts: true}
-	case s.st.Lost():
-		return cause{err: status.Error(codes.Unavailable, "the connection is gone")}
-	case s.st.Context().Err() != nil:
-		return cause{err: status.FromContextError(s.st.Context().Err()).Err(), cancelled: true}
-	default:
-		// A frame that is too large, or not of this protocol.
-		return cause{err: err, flush: true}
 	}
+	if why, gone := s.gone(); gone {
+		return why
+	}
+	// A frame that is too large, or not of this protocol.
+	return cause{err: err, flush: true}
+}
+
+// gone reports whether the client has gone, and how. Whoever notices it first,
+// the pump or the receiver, must come to the same end (delivery rule A).
+func (s *Session) gone() (cause, bool) {
+	switch {
+	case s.st.Lost():
+		return cause{err: status.Error(codes.Unavailable, "the connection is gone")}, true
+	case s.st.Context().Err() != nil:
+		return cause{err: status.FromContextError(s.st.Context().Err()).Err(), cancelled: true}, true
+	}
+	return cause{}, false
 }
 
 // pump sends what waits, until the session has ended.
@@ -306,6 +315,9 @@ func (s *Session) pump() {
 		if s.box.Take(&batch) {
 			if err := s.send(&batch, flushing); err != nil {
 				s.broken.Store(true)
+				if why, gone := s.gone(); gone {
+					s.end(why)
+				}
 				s.end(cause{err: status.Error(codes.Unavailable, "the stream does not take frames any more")})
 				return
 			}
