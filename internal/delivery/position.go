@@ -1,0 +1,131 @@
+package delivery
+
+// Watermark returns the highest position up to which everything is done, if
+// the log was handed on up to at (S5).
+func (in *Inbox) Watermark(at int64) (position int64) {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if in.feeder != FedByTail || at < in.at {
+		at = in.at
+	}
+	if in.cut {
+		at = min(at, in.cutAt)
+	}
+	if lowest, ok := m.ledger.lowest(in); ok && lowest-1 < at {
+		return lowest - 1
+	}
+	return at
+}
+
+// Due reports whether the inbox has something worth committing: deliveries
+// that became done since the last call.
+func (in *Inbox) Due() bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	due := in.moved
+	in.moved = false
+	return due
+}
+
+// Committing records what is handed to the store, and reports whether that is
+// more than was handed to it before. For the last time it is to be more than
+// the store has taken: what is on its way may fail.
+func (in *Inbox) Committing(position int64, last bool) bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	if position <= in.saved || !last && position <= in.commit {
+		return false
+	}
+	in.commit = position
+	return true
+}
+
+// Committed records that the store has taken what was handed to it.
+func (in *Inbox) Committed() {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.saved = in.commit
+}
+
+// Uncommitted records that the store has not taken what was handed to it.
+func (in *Inbox) Uncommitted() {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.commit, in.moved = in.saved, true
+}
+
+// Handed returns the highest position of a delivery that went out and is not
+// done, [NoPosition] if there is none.
+func (in *Inbox) Handed() int64 {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	highest := none
+	for id := m.ledger.first; id <= m.highest; id++ {
+		r := m.ledger.at(id)
+		if r.inbox == in && r.flags&recordDone == 0 {
+			highest = max(highest, r.position)
+		}
+	}
+	return highest
+}
+
+// Stop makes the inbox take nothing more that is new. Live deliveries are
+// still given their positions (S7).
+func (in *Inbox) Stop() {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.stopped = true
+	in.held, in.heldSize = nil, 0
+}
+
+// Expecting reports whether a live delivery will yet be seen in the log by who
+// feeds the inbox. seen is what the tail has shown: what it has passed over was
+// never stored.
+func (in *Inbox) Expecting(seen uint64) bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	n := in.expected.len()
+	switch {
+	case n == 0:
+		return false
+	case in.feeder == FedByTail:
+		return in.expected.at(n-1).seq > seen
+	}
+	return in.feeder == FedByReader
+}
+
+// Behind reports whether live deliveries have yet to be seen in the log and
+// nobody reads it for the inbox.
+func (in *Inbox) Behind() bool {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	return in.feeder == FedByNobody && in.expected.len() > 0
+}
+
+// Unfinished returns the deliveries of an inbox that are not done, oldest
+// first: position and how often each was delivered.
+func (in *Inbox) Unfinished() []Unfinished {
+	m := in.box
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []Unfinished
+	for id := m.ledger.first; id < m.ledger.next; id++ {
+		r := m.ledger.at(id)
+		if r.inbox == in && r.flags&recordDone == 0 && r.position != none {
+			u := Unfinished{uint64(r.position), r.attempts}
+			if r.flags&recordSent != 0 {
+				u.Attempts++
+			}
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+// Unfinished is a delivery that was not done when its session ended.
+type Unfinished struct {
+	Position uint64
+	Attempts uint8
+}
