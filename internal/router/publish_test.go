@@ -1,0 +1,127 @@
+package router
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+)
+
+// Delivery rule P4: an entry that is not confirmed in time fails its sends,
+// each with one answer, and is stored all the same when the log comes back.
+func TestP4Timeout(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *Options) { o.PublishTimeout = 200 * time.Millisecond })
+	a, b := w.agent("a", client(0)), w.agent("b", client(0))
+	w.warm(a, b)
+	w.log.Stall(true)
+	if err := a.sender.Send(&aetherv1.SendMessage{TargetTopic: "ag::w::i::c", Payload: []byte("x"), RequestId: "r1", MessageId: "id"}); err != nil {
+		t.Fatal(err)
+	}
+	e := a.answer().GetError()
+	if e.GetRequestId() != "r1" || !e.GetRetryable() || e.GetCode() != "ERR_PUBLISH_FAILED" && e.GetCode() != "ERR_UNAVAILABLE" {
+		t.Fatalf("got %v", e)
+	}
+	w.log.Stall(false)
+	w.settled()
+	// The retry with the same id is stored once.
+	for {
+		err := a.sender.Send(&aetherv1.SendMessage{TargetTopic: "ag::w::i::c", Payload: []byte("x"), RequestId: "r2", MessageId: "id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := a.answer().GetReceipt(); r != nil {
+			if r.GetRequestId() != "r2" {
+				t.Fatalf("got %v", r)
+			}
+			break
+		}
+	}
+	w.settled()
+	c := w.agent("c", client(0))
+	c.wants("x")
+	w.settled()
+	c.pump()
+	c.quiet()
+}
+
+// Delivery rule P6: a repeated message id is delivered once; with another
+// payload it is refused; other senders and addresses have ids of their own.
+func TestP6Idempotency(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.agent("a", client(0)), w.agent("b", client(0))
+	msg := func(to, text, request string) *aetherv1.SendMessage {
+		return &aetherv1.SendMessage{TargetTopic: to, Payload: []byte(text), RequestId: request, MessageId: "same"}
+	}
+	w.log.HoldConfirms(true)
+	for i := range 3 {
+		if err := a.sender.Send(msg("ag::w::i::b", "x", fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.log.HoldConfirms(false)
+	duplicates := 0
+	for range 3 {
+		r := a.answer().GetReceipt()
+		if r.GetMessageId() != "same" || r.GetStatus() != aetherv1.SendReceipt_STATUS_STORED {
+			t.Fatalf("got %v", r)
+		}
+		if r.GetDuplicate() {
+			duplicates++
+		}
+	}
+	if duplicates != 2 {
+		t.Fatalf("%d duplicates", duplicates)
+	}
+	if err := a.sender.Send(msg("ag::w::i::b", "x", "late")); err != nil {
+		t.Fatal(err)
+	}
+	if r := a.answer().GetReceipt(); !r.GetDuplicate() {
+		t.Fatalf("got %v", r)
+	}
+	if err := a.sender.Send(msg("ag::w::i::b", "other", "r")); err == nil || err.Code != "ERR_INVALID_ARGUMENT" {
+		t.Fatalf("got %v", err)
+	}
+	if err := b.sender.Send(msg("ag::w::i::b", "from b", "r")); err != nil {
+		t.Fatal(err)
+	}
+	b.wants("x", "from b")
+	w.settled()
+	b.quiet()
+}
+
+func TestIdempotencyIsBounded(t *testing.T) {
+	t.Parallel()
+	var d idempotency
+	now := time.Now()
+	for s := range 70 {
+		key := pair{fmt.Sprint(s), "to"}
+		for i := range idsPerPair + 10 {
+			d.add(key, fmt.Sprint(i), 1, now)
+		}
+	}
+	total := 0
+	for _, table := range d.pairs {
+		inOrder := 0
+		for r := table.oldest; r != nil; r = r.newerHere {
+			inOrder++
+		}
+		if len(table.records) > idsPerPair || inOrder != len(table.records) {
+			t.Fatalf("%d records in a table, %d in order", len(table.records), inOrder)
+		}
+		total += len(table.records)
+	}
+	if total > maxIDs || total != d.total {
+		t.Fatalf("%d records, counted %d", total, d.total)
+	}
+	last := pair{"69", "to"}
+	if d.find(last, "9") != nil || d.find(last, "4105") == nil {
+		t.Fatal("the wrong ones were forgotten")
+	}
+	d.expire(now.Add(idsFor + time.Second))
+	if d.total != 0 || len(d.pairs) != 0 {
+		t.Fatalf("%d left after their time", d.total)
+	}
+}
