@@ -151,6 +151,7 @@ func (p *Presence) adopt(a *attempt, epoch uint64, preds []string, g presence.Gr
 		return presence.Grant{}, &presence.UnavailableError{Reason: "the gateway was fenced meanwhile", RetryAfter: p.o.Beat}
 	}
 	if p.pending[a.SessionID] {
+		p.drops[a.SessionID] = ""
 		return presence.Grant{}, presence.ErrHeld // somebody has resumed this very session
 	}
 	g.Lease = presence.Lease{SessionID: a.SessionID, Names: a.Names, Epoch: epoch, Hold: presence.NewHold(a.fence)}

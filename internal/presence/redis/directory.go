@@ -34,8 +34,9 @@ type directory struct {
 	first, last uint64 // versions of the changes that came; 0: none
 	broken      bool
 
-	// Heartbeats whose version has not been reached; the oldest goes if they
-	// are too many, which makes the answer older, never wrong.
+	// Heartbeats whose version has not been reached. If they are too many the
+	// last but one goes, which makes the answer older, never wrong; the first
+	// shows for how long nothing has come.
 	waiting []beatMark
 }
 
@@ -113,10 +114,10 @@ func (d *directory) beat(incarnation string, version uint64, peers []presence.In
 		}
 	}
 	d.beatAt = at
-	d.waiting = append(d.waiting, beatMark{version, at})
-	if len(d.waiting) > maxBeatMarks {
-		d.waiting = d.waiting[1:]
+	if len(d.waiting) == maxBeatMarks {
+		d.waiting = d.waiting[:maxBeatMarks-1]
 	}
+	d.waiting = append(d.waiting, beatMark{version, at})
 	d.advance()
 	return died
 }
@@ -130,6 +131,15 @@ func (d *directory) advance() {
 		d.asOf = d.waiting[0].at
 		d.waiting = d.waiting[1:]
 	}
+}
+
+// unsync says that changes may be missed from now on, until a scan has ended
+// that began later.
+func (d *directory) unsync() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.synced = false
+	d.broken = true
 }
 
 // behind reports whether the directory waits for a change that a heartbeat

@@ -37,6 +37,7 @@ func (p *Presence) subscribe() (served bool) {
 	ps := p.client.Subscribe(p.ctx) // connects with the first channel
 	stop := context.AfterFunc(p.ctx, func() { ps.Close() })
 	defer func() {
+		p.dir.unsync()
 		stop()
 		ps.Close()
 	}()
@@ -46,6 +47,7 @@ func (p *Presence) subscribe() (served bool) {
 	if err != nil {
 		return false
 	}
+	p.dir.unsync()
 	pinged := false
 	for subscribed := 0; ; {
 		if p.dir.behind(p.o.now().Add(-2 * p.o.Beat)) {
