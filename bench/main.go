@@ -35,7 +35,7 @@ func parseFlags(args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.BoolVar(&o.full, "full", false, "measure long enough for a p99: about ten minutes")
-	set.IntVar(&o.rounds, "rounds", 0, "how often each system takes its turn (default 2, with -full 5)")
+	set.IntVar(&o.rounds, "rounds", 0, "how often each system takes its turn (default 2, with -full 3)")
 	set.DurationVar(&o.throughput, "throughput", 0, "how long a saturated run is measured (default 2s, with -full 5s)")
 	set.DurationVar(&o.latency, "latency", 0, "how long a run at a rate is measured (default 4s, with -full 26s)")
 	set.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "what is not measured at the start of a run")
@@ -61,7 +61,7 @@ func parseFlags(args []string) (options, error) {
 		return quick
 	}
 	if o.rounds == 0 {
-		o.rounds = int(pick(2, 5))
+		o.rounds = int(pick(2, 3))
 	}
 	if o.throughput == 0 {
 		o.throughput = pick(2*time.Second, 5*time.Second)
