@@ -22,7 +22,8 @@
 // Each message has an id, made by the client unless [WithMessageID] gives one.
 // If the connection breaks before the answer came, the client connects again and
 // repeats what is unanswered, in order and under the same ids; the gateway
-// stores each id once. A send ends with an error when its context ends; the
+// stores each id once, unless it was itself restarted in between: then the
+// receiver recognises the repeat. A send ends with an error when its context ends; the
 // error says by [NotStored] and [SafeToRetry] what is known.
 //
 // # Receiving
