@@ -1,0 +1,3 @@
+// Package presencetest is the suite that every implementation of
+// [presence.Gateway] passes.
+package presencetest
