@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/aether-gateway/gateway/internal/delivery"
@@ -42,7 +43,38 @@ func TestS7Expecting(t *testing.T) {
 		t.Fatal("it waits for what was never stored")
 	}
 	b.in.Starve(0)
-	if b.in.Expecting(4) {
-		t.Fatal("it waits although nobody reads for it")
+	if !b.in.Behind() || !b.in.Expecting(6) {
+		t.Fatal("it has fallen back, and nobody knows yet")
+	}
+}
+
+// What was acknowledged beyond a hole comes again after the session, and was
+// not flagged; nor was anything after a session that read nothing of it.
+func TestHanded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, delivery.Options{Mode: delivery.Client})
+	for i := range 4 {
+		b.stored(fmt.Sprint(i), uint64(10+i))
+	}
+	b.want(b.take(), "0 1 2 3")
+	for _, id := range []uint64{2, 3} {
+		if err := b.box.AckOne(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.in.Handed(9); got != 13 {
+		t.Fatalf("handed up to %d", got)
+	}
+	_ = b.box.Ack(4)
+	if got := b.in.Handed(12); got != 13 {
+		t.Fatalf("handed up to %d", got)
+	}
+	if got := b.in.Handed(13); got != delivery.NoPosition {
+		t.Fatalf("handed up to %d, all of it done", got)
+	}
+	b = setup(t, delivery.Options{Mode: delivery.Client})
+	b.in.Repeats = 13
+	if got := b.in.Handed(9); got != 13 {
+		t.Fatalf("handed up to %d", got)
 	}
 }

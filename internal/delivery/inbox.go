@@ -62,6 +62,7 @@ type Inbox struct {
 	hungry   bool  // is in the mailbox's list
 	need     int   // the size for which there was no room
 	moved    bool  // something became done since the last commit
+	finished int64 // the highest position of what became done
 	commit   int64 // last handed to the store
 	saved    int64 // last that the store has taken
 }
@@ -80,7 +81,7 @@ type heldMessage struct {
 // NewInbox adds an inbox to a mailbox. It begins behind position; from the
 // start of the log if known is false.
 func (m *Mailbox) NewInbox(identity, address string, position uint64, known bool) *Inbox {
-	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none, saved: none, Repeats: none}
+	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none, saved: none, Repeats: none, finished: none}
 	if known {
 		in.at, in.commit, in.saved = int64(position), int64(position), int64(position)
 	}
@@ -206,6 +207,9 @@ func (in *Inbox) show(seq uint64, position int64) bool {
 			in.box.ledger.at(id).position = position
 		} else {
 			in.moved = true // it was done before it had a position
+			if id != 0 {
+				in.finished = max(in.finished, position)
+			}
 		}
 		n++
 	}

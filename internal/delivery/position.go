@@ -55,18 +55,21 @@ func (in *Inbox) Uncommitted() {
 	in.commit, in.moved = in.saved, true
 }
 
-// Handed returns the highest position of a delivery that went out and is not
-// done, [NoPosition] if there is none.
-func (in *Inbox) Handed() int64 {
+// Handed returns the highest position of a delivery that went out, of this
+// session or of those before it, if that is above the watermark: up to there
+// messages will come again. It is [NoPosition] otherwise.
+func (in *Inbox) Handed(watermark int64) int64 {
 	m := in.box
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	highest := none
+	highest := max(in.Repeats, in.finished)
 	for id := m.ledger.first; id <= m.highest; id++ {
-		r := m.ledger.at(id)
-		if r.inbox == in && r.flags&recordDone == 0 {
+		if r := m.ledger.at(id); r.inbox == in {
 			highest = max(highest, r.position)
 		}
+	}
+	if highest <= watermark {
+		return none
 	}
 	return highest
 }
@@ -80,20 +83,13 @@ func (in *Inbox) Stop() {
 	in.held, in.heldSize = nil, 0
 }
 
-// Expecting reports whether a live delivery will yet be seen in the log by who
-// feeds the inbox. seen is what the tail has shown: what it has passed over was
-// never stored.
+// Expecting reports whether a live delivery has yet to be seen in the log. seen
+// is what the tail has shown: what it has passed over was never stored.
 func (in *Inbox) Expecting(seen uint64) bool {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()
 	n := in.expected.len()
-	switch {
-	case n == 0:
-		return false
-	case in.feeder == FedByTail:
-		return in.expected.at(n-1).seq > seen
-	}
-	return in.feeder == FedByReader
+	return n > 0 && (in.feeder != FedByTail || in.expected.at(n-1).seq > seen)
 }
 
 // Behind reports whether live deliveries have yet to be seen in the log and

@@ -287,7 +287,13 @@ func (m *model) receiver(i int) {
 		m.mu.Unlock()
 		last = ending{session: s.n, from: s.sub.inboxes[0].At()}
 		last.open = s.consume(r, true, false)
+		began := time.Now()
 		s.leave()
+		if time.Since(began) >= leaveTimeout {
+			m.mu.Lock()
+			m.hurried[s.n] = true
+			m.mu.Unlock()
+		}
 		if r.IntN(2) == 0 {
 			m.pause(time.Duration(r.IntN(50)) * time.Millisecond)
 		}

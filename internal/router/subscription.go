@@ -241,11 +241,6 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	}
 	for _, in := range s.inboxes {
 		in.Stop()
-		if in.Behind() {
-			// It fell back while live deliveries were on their way into the
-			// log. They get their positions, and nothing else is taken.
-			in.p.feed(in)
-		}
 	}
 	if s.worker != nil {
 		s.worker.group.p.unwork(s.worker)
@@ -259,10 +254,11 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	if s.worker != nil {
 		s.worker.group.settled(s.worker)
 	}
-	commits := s.commits(true)
 	for _, in := range s.inboxes {
-		s.r.repeats.set(in.Address, in.Handed())
+		// Before the commit: the watermark may rise in between.
+		s.r.repeats.set(in.Address, in.Handed(in.watermark()))
 	}
+	commits := s.commits(true)
 	s.detach()
 	if len(commits) == 0 {
 		return
@@ -275,19 +271,26 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	s.r.stats.Commits.Add(uint64(len(commits)))
 }
 
-// awaitTail waits until the tail has shown every live delivery, so that those
-// that are done have a position that can be committed.
+// awaitTail waits until the log has shown every live delivery, so that those
+// that are done have a position that can be committed. Who fell back while they
+// were on their way reads on to find them; it takes nothing else any more.
 func (s *Subscription) awaitTail(ctx context.Context) {
 	deadline := time.NewTimer(leaveTimeout)
 	defer deadline.Stop()
+	again := time.NewTicker(leaveTimeout / 50) // a reader may let go of it
+	defer again.Stop()
 	for _, in := range s.inboxes {
 		for {
+			if in.Behind() {
+				in.p.feed(in)
+			}
 			shown := in.p.nextEntry()
 			if !in.p.expecting(in) {
 				break
 			}
 			select {
 			case <-shown:
+			case <-again.C:
 			case <-deadline.C:
 				return
 			case <-ctx.Done():
