@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/streams"
 )
 
@@ -50,5 +53,33 @@ func TestP6RefusedIsForgotten(t *testing.T) {
 	d.settle(d.find(key, "stored"), streams.NotStored)
 	if d.total != 0 || len(d.pairs) != 0 {
 		t.Fatalf("%d ids of %d pairs are left", d.total, len(d.pairs))
+	}
+}
+
+// The metadata of a metric is stamped, and was encoded in a different order
+// each time: the retry of a metric was taken for another message.
+func TestP6MetricRetry(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a := w.agent("a", client(0))
+	m := &aetherv1.Metric{Entries: []*aetherv1.MetricEntry{{Name: "tokens", Qty: 1}}, Metadata: map[string]string{}}
+	for i := range 8 {
+		m.Metadata[fmt.Sprint(i)] = "x"
+	}
+	payload, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		msg := &aetherv1.SendMessage{
+			TargetTopic: "metric::*", MessageType: aetherv1.MessageType_MESSAGE_TYPE_METRIC, Payload: payload,
+			MessageId: "same", RequestId: "r",
+		}
+		if err := a.sender.Send(msg); err != nil {
+			t.Fatal(err)
+		}
+		if r := a.answer().GetReceipt(); r == nil || r.GetDuplicate() != (i > 0) {
+			t.Fatalf("send %d: got %v", i, r)
+		}
 	}
 }

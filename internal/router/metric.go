@@ -45,7 +45,8 @@ func stampMetric(payload []byte, workspace string) ([]byte, *wireerr.Error) {
 		m.Metadata = map[string]string{}
 	}
 	m.Metadata[metricWorkspace] = workspace
-	out, err := proto.Marshal(&m)
+	// The same metric is the same bytes: retries are compared (P6).
+	out, err := proto.MarshalOptions{Deterministic: true}.Marshal(&m)
 	if err != nil {
 		return nil, wireerr.New(wireerr.MetricInvalid, "the metric cannot be encoded")
 	}

@@ -91,6 +91,7 @@ type Manager struct {
 	// stopped does not take the pause for time that it watched (delivery
 	// rule A).
 	running atomic.Int64
+	once    sync.Once
 	stop    chan struct{}
 	wg      sync.WaitGroup
 
@@ -233,7 +234,7 @@ func (m *Manager) Drain(ctx context.Context) error {
 // Close stops the manager. All sessions must have ended, see [Manager.Drain];
 // it waits for what they left running until ctx ends.
 func (m *Manager) Close(ctx context.Context) error {
-	close(m.stop)
+	m.once.Do(func() { close(m.stop) })
 	done := make(chan struct{})
 	go func() {
 		m.wg.Wait()
