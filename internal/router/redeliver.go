@@ -19,15 +19,7 @@ const (
 	redeliverFirst = 100 * time.Millisecond
 	redeliverMax   = 10 * time.Second
 	redeliverRetry = 100 * time.Millisecond
-	// groupAttempts is how often a message is given to workers.
-	groupAttempts = 3
-	// returnedFor is how long an unfinished message waits for a worker.
-	returnedFor = 10 * time.Minute
-	// maxReturned bounds what a group keeps of messages that a worker left
-	// unfinished; past it the newest are given up, counted.
-	maxReturned = 10_000
-
-	fetchTimeout = 10 * time.Second
+	fetchTimeout   = 10 * time.Second
 )
 
 var (
@@ -52,9 +44,12 @@ func (r *Router) Nacked(n delivery.Nacked) {
 // redeliver makes a nacked delivery again after a pause that grows.
 func (r *Router) redeliver(in *inbox, n delivery.Nacked) {
 	if n.Attempts >= maxAttempts {
-		position, _, _ := in.Mailbox().PositionOf(n.ID)
+		at := none
+		if position, known, _ := in.Mailbox().PositionOf(n.ID); known {
+			at = int64(position)
+		}
 		in.Mailbox().Finish(n.ID)
-		r.giveUp(in.p, in.Address, position, n.Attempts)
+		r.giveUp(in.p, in.Address, at, n.Attempts)
 		return
 	}
 	failures := 0
@@ -65,7 +60,7 @@ func (r *Router) redeliver(in *inbox, n delivery.Nacked) {
 			return 0
 		case !known && in.p.neverStored(in, n.ID):
 			in.Mailbox().Finish(n.ID)
-			r.giveUp(in.p, in.Address, 0, n.Attempts)
+			r.giveUp(in.p, in.Address, none, n.Attempts)
 			return 0
 		case !known || !in.Mailbox().Roomy():
 			return redeliverRetry
@@ -96,54 +91,34 @@ func (p *partition) neverStored(in *inbox, id uint64) bool {
 	return in.Fed() == delivery.FedByTail && in.NeverStored(id, p.seen)
 }
 
-// giveBack hands an unfinished message to another worker after a pause.
-func (g *group) giveBack(position uint64, attempts uint8, after time.Duration) {
-	r := g.p.r
-	if int(attempts) >= groupAttempts || g.returned.size() >= maxReturned {
-		r.giveUp(g.p, g.topic, position, attempts)
-		return
-	}
-	until, failures := time.Now().Add(returnedFor), 0
-	g.returned.add(after, func() time.Duration {
-		switch {
-		case time.Now().After(until):
-			r.giveUp(g.p, g.topic, position, attempts)
-			return 0
-		case !g.willing():
-			return redeliverRetry
-		}
-		v, err := r.fetch(g.p, streams.Position(position))
-		switch {
-		case errors.Is(err, errGone):
-			r.giveUp(g.p, g.topic, position, attempts)
-			return 0
-		case err != nil:
-			failures++
-			return backoffAfter(failures)
-		case !g.giveAgain(&v, position, attempts):
-			return redeliverRetry
-		}
-		r.stats.Redelivered.Add(1)
-		return 0
-	})
-}
-
 func redeliverAfter(attempts uint8) time.Duration {
 	d := redeliverFirst << min(attempts, 10)
 	d = min(d, redeliverMax)
 	return d/2 + rand.N(d/2)
 }
 
-// giveUp counts a message that nobody finished, and logs which it was.
-func (r *Router) giveUp(p *partition, topic string, position uint64, attempts uint8) {
+// maxNamed bounds how many messages wait to be looked up for the log.
+const maxNamed = 1000
+
+// giveUp counts a message that nobody finished, and logs which it was; without
+// its name if it has no position, or if there are too many at once.
+func (r *Router) giveUp(p *partition, topic string, position int64, attempts uint8) {
 	r.stats.GivenUp.Add(1)
-	r.spawn(func(context.Context) {
-		v, err := r.fetch(p, streams.Position(position))
-		if err != nil {
-			v = envelope.View{} // then it is logged without a name
-		}
+	tell := func(v *envelope.View) {
 		r.log.Warn("a message is given up after its last attempt", "topic", topic, "position", position,
 			"attempts", attempts, "source", string(v.Source), "message_id", string(v.MessageID))
+	}
+	if position == none || r.named.size() >= maxNamed {
+		tell(&envelope.View{})
+		return
+	}
+	r.named.add(0, func() time.Duration {
+		v, err := r.fetch(p, streams.Position(position))
+		if err != nil {
+			v = envelope.View{}
+		}
+		tell(&v)
+		return 0
 	})
 }
 

@@ -76,6 +76,7 @@ type Router struct {
 	ready   chan struct{}
 
 	fetching chan struct{}
+	named    *backlog // messages that were given up, to be named in the log
 }
 
 // New starts a router: a writer and a tail for every partition, which connect
@@ -98,6 +99,7 @@ func New(o Options) *Router {
 	if o.RingBytes <= 0 {
 		o.RingBytes = defaultRingBytes
 	}
+	r.named = newBacklog(r, nil)
 	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	name := r.boot()

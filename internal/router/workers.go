@@ -19,13 +19,15 @@ type group struct {
 	p     *partition
 	topic string
 
-	mu       sync.Mutex
-	members  []*member
-	feeder   delivery.Feeder
-	position int64 // up to which it was fed before it joined the tail
-	need     int   // the size of the last message that nobody had room for
-	leaving  int   // workers that are not members any more and not settled yet
-	returned *backlog
+	mu        sync.Mutex
+	members   []*member
+	feeder    delivery.Feeder
+	position  int64      // up to which it was fed before it joined the tail
+	need      int        // the size of the last message that nobody had room for
+	leaving   int        // workers that are not members any more and not settled yet
+	back      []returned // by the time that they are due; at most maxReturned
+	givingOut bool       // returned has its task
+	returned  *backlog
 	// What came after leftAt and up to backAt came while nobody listened; it
 	// is not kept.
 	leftAt, backAt int64
@@ -98,10 +100,8 @@ func (g *group) choose(size int) *member {
 	return best
 }
 
-// willing reports whether some worker would take something.
+// willing reports whether some worker would take something. The lock is held.
 func (g *group) willing() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, m := range g.members {
 		if _, willing := m.Mailbox().Load(0); willing {
 			return true
@@ -231,7 +231,7 @@ func (g *group) tidyNow() {
 
 // tidy forgets a group that nothing waits for. Both locks are held.
 func (g *group) tidy(now time.Time) {
-	if len(g.members) > 0 || g.leaving > 0 || g.returned.busy() {
+	if len(g.members) > 0 || g.leaving > 0 || g.givingOut {
 		return
 	}
 	if g.feeder != delivery.FedByTail && now.Sub(g.leftOn) < returnedFor {

@@ -1,0 +1,111 @@
+package router
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/streams"
+)
+
+const (
+	// groupAttempts is how often a message is given to workers.
+	groupAttempts = 3
+	// returnedFor is how long an unfinished message waits for a worker.
+	returnedFor = 10 * time.Minute
+	// maxReturned bounds what a group keeps of messages that a worker left
+	// unfinished; past it the newest are given up, counted.
+	maxReturned = 10_000
+)
+
+// returned is a message that a worker did not finish.
+type returned struct {
+	position   uint64
+	attempts   uint8
+	due, until time.Time
+}
+
+// giveBack hands an unfinished message to another worker after a pause.
+func (g *group) giveBack(position uint64, attempts uint8, after time.Duration) {
+	now := time.Now()
+	back := returned{position, attempts, now.Add(after), now.Add(returnedFor)}
+	g.mu.Lock()
+	full := int(attempts) >= groupAttempts || len(g.back) >= maxReturned
+	first := len(g.back) == 0 && !g.givingOut
+	if !full {
+		i, _ := slices.BinarySearchFunc(g.back, back, func(a, b returned) int { return a.due.Compare(b.due) })
+		g.back = slices.Insert(g.back, i, back)
+		g.givingOut = true
+	}
+	g.mu.Unlock()
+	switch {
+	case full:
+		g.giveUp(back)
+	case first:
+		g.returned.add(after, g.giveOut)
+	}
+}
+
+// giveOut hands returned messages to workers, and says when to go on; 0 if none
+// is left. It is the group's only task.
+func (g *group) giveOut() time.Duration {
+	failures := 0
+	for {
+		back, after, ok := g.nextReturned(time.Now())
+		if !ok {
+			return after
+		}
+		v, err := g.p.r.fetch(g.p, streams.Position(back.position))
+		switch {
+		case errors.Is(err, errGone):
+			g.giveUp(back)
+		case err != nil:
+			failures++
+			g.keep(back)
+			return backoffAfter(failures)
+		case !g.giveAgain(&v, back.position, back.attempts):
+			g.keep(back)
+			return redeliverRetry
+		default:
+			g.p.r.stats.Redelivered.Add(1)
+		}
+	}
+}
+
+// nextReturned takes the next message for which there is a worker, or says
+// after how long to look again.
+func (g *group) nextReturned(now time.Time) (back returned, after time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.back) > 0 && now.After(g.back[0].until) {
+		g.giveUp(g.popReturned())
+	}
+	if len(g.back) == 0 {
+		g.givingOut, g.back = false, nil
+		return back, 0, false
+	}
+	if after = g.back[0].due.Sub(now); after > 0 {
+		return back, after, false
+	}
+	if !g.willing() {
+		return back, redeliverRetry, false
+	}
+	return g.popReturned(), 0, true
+}
+
+func (g *group) popReturned() returned {
+	back := g.back[0]
+	g.back = g.back[1:]
+	return back
+}
+
+func (g *group) giveUp(back returned) {
+	g.p.r.giveUp(g.p, g.topic, int64(back.position), back.attempts)
+}
+
+// keep puts a message back that could not be given.
+func (g *group) keep(back returned) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.back = slices.Insert(g.back, 0, back)
+}
