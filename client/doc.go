@@ -1,6 +1,6 @@
 // Package client is the Go SDK of the gateway: one connection that acts as an
 // agent, a task, a user or another principal, sends messages and knows what
-// became of each, and receives messages without losing or repeating them.
+// became of each, and receives messages without losing one.
 //
 //	c, err := client.Connect(ctx, client.Options{
 //		Addr:     "127.0.0.1:50051",
