@@ -34,7 +34,7 @@ func (o *options) wants(chosen []string, name string) bool {
 func parseFlags(args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
-	set.BoolVar(&o.full, "full", false, "measure long enough for a p99: about ten minutes")
+	set.BoolVar(&o.full, "full", false, "measure long enough for a p99: about nine minutes")
 	set.IntVar(&o.rounds, "rounds", 0, "how often each system takes its turn (default 2, with -full 3)")
 	set.DurationVar(&o.throughput, "throughput", 0, "how long a saturated run is measured (default 2s, with -full 5s)")
 	set.DurationVar(&o.latency, "latency", 0, "how long a run at a rate is measured (default 4s, with -full 26s)")
