@@ -133,7 +133,6 @@ func (m *Mailbox) done(id uint64) {
 	r.flags |= recordDone
 	if r.inbox != nil {
 		r.inbox.moved = true
-		r.inbox.finished = max(r.inbox.finished, r.position)
 	}
 }
 

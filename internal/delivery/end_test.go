@@ -78,3 +78,21 @@ func TestHanded(t *testing.T) {
 		t.Fatalf("handed up to %d", got)
 	}
 }
+
+// A delivery that was acknowledged before the log showed it, behind a hole, was
+// not remembered as handed out once the hole was closed.
+func TestHandedBehindAHole(t *testing.T) {
+	t.Parallel()
+	b := setup(t, delivery.Options{Mode: delivery.Client})
+	for seq := uint64(1); seq <= 2; seq++ {
+		b.live(fmt.Sprint(seq), seq, 0, 0)
+	}
+	b.want(b.take(), "1 2")
+	_ = b.box.AckOne(2)
+	b.show("1", 1, 10)
+	b.show("2", 2, 11)
+	_ = b.box.AckOne(1)
+	if got := b.in.Handed(5); got != 11 {
+		t.Fatalf("handed up to %d", got)
+	}
+}

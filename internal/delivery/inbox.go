@@ -62,7 +62,7 @@ type Inbox struct {
 	hungry   bool  // is in the mailbox's list
 	need     int   // the size for which there was no room
 	moved    bool  // something became done since the last commit
-	finished int64 // the highest position of what became done
+	finished int64 // the highest position of what has left the ledger
 	commit   int64 // last handed to the store
 	saved    int64 // last that the store has taken
 }
