@@ -17,6 +17,9 @@ import (
 const (
 	defaultMaxPayload = 1_000_000
 	defaultRingBytes  = 16 << 20
+	// publishLinger lets a message be on its way to its receiver before the
+	// log is woken.
+	publishLinger = 50 * time.Microsecond
 
 	commitInterval = time.Second
 	markInterval   = time.Second
@@ -131,6 +134,7 @@ func (r *Router) newPartition(id int, name string, o Options) *partition {
 	p.reader.p = p
 	p.writer = streams.NewWriter(streams.WriterOptions[pending]{
 		Driver: o.Driver, Partition: id, Name: name, Logger: r.log, Timeout: o.PublishTimeout,
+		Linger:  publishLinger,
 		Settled: p.settled, Follows: follows, FollowsKey: followsKey,
 	})
 	return p

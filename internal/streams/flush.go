@@ -152,7 +152,7 @@ func (w *Writer[T]) send(s *session, p Producer) {
 	defer timer.Stop()
 	var last time.Time // when the last new entry went
 	for {
-		id, data, wait := w.next(s, &last)
+		id, data, wait, idle := w.next(s, &last)
 		switch {
 		case id != 0:
 			// No lock is held: Send may block until a confirm is taken.
@@ -172,39 +172,43 @@ func (w *Writer[T]) send(s *session, p Producer) {
 			case <-s.stop:
 				return
 			}
+			if idle && w.o.Linger > 0 {
+				nap(w.o.Linger)
+			}
 		}
 	}
 }
 
 // next returns the entry to be sent now; or how long to wait for the pace; or
-// neither, when the sender has to sleep until it is woken.
-func (w *Writer[T]) next(s *session, last *time.Time) (id uint64, data []byte, wait time.Duration) {
+// neither, when the sender has to sleep until it is woken; idle says that it
+// does so because there is nothing to send.
+func (w *Writer[T]) next(s *session, last *time.Time) (id uint64, data []byte, wait time.Duration, idle bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.session != s {
-		return 0, nil, 0 // over; stop is closed or about to be
+		return 0, nil, 0, false // over; stop is closed or about to be
 	}
 	for _, b := range w.suffix {
 		if b.id > s.sent {
 			b.empty()
 			b.sentAt = w.o.Clock.Now()
 			s.sent = b.id
-			return b.id, b.data, 0
+			return b.id, b.data, 0, false
 		}
 	}
 	if len(w.pending) == 0 {
 		w.wantItem = true
-		return 0, nil, 0
+		return 0, nil, 0, true
 	}
 	if len(w.suffix) >= w.o.MaxUnconfirmed {
 		w.wantRoom = true
-		return 0, nil, 0
+		return 0, nil, 0, false
 	}
 	now := w.o.Clock.Now()
 	// The pace makes entries fuller. One that has another behind it cannot
 	// become so: it does not wait.
 	if wait := last.Add(w.o.Pace).Sub(now); wait > 0 && len(w.pending) == 1 {
-		return 0, nil, wait
+		return 0, nil, wait, false
 	}
 	b := w.pending[0]
 	copy(w.pending, w.pending[1:])
@@ -214,5 +218,5 @@ func (w *Writer[T]) next(s *session, last *time.Time) (id uint64, data []byte, w
 	b.id, b.sentAt = w.lastID, now
 	w.suffix = append(w.suffix, b)
 	s.sent, *last = b.id, now
-	return b.id, b.data, 0
+	return b.id, b.data, 0, false
 }
