@@ -79,9 +79,13 @@ func (r *Router) Feed(in *delivery.Inbox) {
 // feed hands a reading what the ring has, until it is full, has joined the
 // tail, or must be served by the partition's reader.
 func (p *partition) feed(rd reading) {
-	if !rd.claim(delivery.FedByPump) {
-		return
+	if rd.claim(delivery.FedByPump) {
+		p.catchUp(rd)
 	}
+}
+
+// catchUp is feed for the one who is its feeder already.
+func (p *partition) catchUp(rd reading) {
 	for {
 		p.mu.Lock()
 		at := rd.at()

@@ -188,7 +188,8 @@ func (r *reader) read(ctx context.Context, p *pass) error {
 }
 
 // handle shows an entry to everybody whom the pass serves. Who is full leaves,
-// who has come as far as the ring reaches is handed over to its own pump.
+// who has come as far as the ring reaches goes on from there by itself: its own
+// pump may be stuck with a client that does not read.
 func (r *reader) handle(e streams.Entry, p *pass) {
 	end := endOf(e.Offset)
 	for _, rd := range r.board(p, end) {
@@ -200,7 +201,7 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 		}
 		if r.p.covers(rd.at()) {
 			r.remove(rd)
-			rd.starve(rd.at())
+			r.p.r.spawn(func(context.Context) { r.p.catchUp(rd) })
 		}
 	}
 	r.mu.Lock()

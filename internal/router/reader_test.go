@@ -1,6 +1,7 @@
 package router
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -48,16 +49,14 @@ func (r *eager) starve(position int64) {
 	again := r.full
 	r.full = false
 	r.mu.Unlock()
-	if !again {
-		close(r.fed)
-		return
+	if again {
+		r.p.reader.add(r)
 	}
-	r.p.reader.add(r)
 }
 
 func (r *eager) wants([]byte) bool              { return true }
 func (r *eager) claim(who delivery.Feeder) bool { return true }
-func (r *eager) join()                          {}
+func (r *eager) join()                          { close(r.fed) }
 func (r *eager) tellDamaged(uint64)             {}
 
 // A reading that was full was let go before the reader had taken it off its
@@ -84,4 +83,26 @@ func TestC8FullAndBackAtOnce(t *testing.T) {
 	if rd.taken == 0 {
 		t.Fatal("nothing was handed on")
 	}
+}
+
+// Who had caught up waited for its own pump to join the tail, and that pump
+// may be stuck with a client that does not read: its mail came after all
+// broadcasts.
+func TestC8JoinsWithoutItsPump(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *Options) { o.RingBytes = 2000 })
+	a := w.agent("a", client(0))
+	for i := range 50 {
+		a.send("ag::w::i::other", fmt.Sprint(i), fmt.Sprint(i))
+		a.answer()
+	}
+	b, worker := w.agent("b", client(0)), w.worker("1", client(0))
+	b.pump()
+	if b.sub.inboxes[0].Fed() == delivery.FedByPump || w.r.stats.CatchUps.Load() == 0 && b.sub.inboxes[0].Fed() != delivery.FedByReader {
+		t.Fatal("the reader does not serve it: the test shows nothing")
+	}
+	w.eventually(func() bool { return b.sub.inboxes[0].Fed() == delivery.FedByTail })
+	w.eventually(func() bool { return worker.sub.worker.group.fed() == delivery.FedByTail })
+	a.send("ag::w::i::b", "mail", "")
+	b.wants("mail")
 }
