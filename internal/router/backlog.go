@@ -61,13 +61,6 @@ func (b *backlog) size() int {
 	return len(b.tasks)
 }
 
-// busy reports whether there is something to do.
-func (b *backlog) busy() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.running
-}
-
 // close forgets what there is to do, and takes nothing more.
 func (b *backlog) close() {
 	b.mu.Lock()

@@ -47,7 +47,7 @@ var _ reading = (*inbox)(nil)
 func (in *inbox) at() int64 { return in.At() }
 
 func (in *inbox) wants(topic []byte) bool {
-	if in == in.p.wild {
+	if in.topic == anyEvent {
 		return bytes.HasPrefix(topic, eventPrefixBytes)
 	}
 	return string(topic) == in.topic

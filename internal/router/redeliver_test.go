@@ -69,7 +69,7 @@ func TestNacksAreBounded(t *testing.T) {
 	nacked, _ := b.box.Nack(n+1, true)
 	w.r.Nacked(nacked)
 	b.leave()
-	w.eventually(func() bool { return !b.sub.again.busy() })
+	w.eventually(func() bool { return !busy(b.sub.again) })
 }
 
 // Markers that were not confirmed in time were remembered for ever, and every
@@ -93,4 +93,11 @@ func TestP4UnknownIsForgotten(t *testing.T) {
 		defer p.mu.Unlock()
 		return p.stored == p.seq && len(p.unknown) == 0
 	})
+}
+
+// busy reports whether the backlog has its goroutine.
+func busy(b *backlog) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.running
 }
