@@ -37,8 +37,7 @@ func (e *AckError) Error() string {
 
 // Ack acknowledges every delivery up to an id but those that were nacked, which
 // come again under another id. Repeating the last call, or falling below it, is
-// an error: it is how a client with mixed-up sessions
-// shows.
+// an error: it is how a client with mixed-up sessions shows.
 func (m *Mailbox) Ack(upTo uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

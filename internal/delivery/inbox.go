@@ -91,8 +91,8 @@ func (m *Mailbox) NewInbox(identity, address string, position uint64, known bool
 // Mailbox returns the mailbox that the inbox belongs to.
 func (in *Inbox) Mailbox() *Mailbox { return in.box }
 
-// At returns the position up to which everything was handed on; known is
-// false at the start of the log.
+// At returns the position up to which everything was handed on, [NoPosition]
+// at the start of the log.
 func (in *Inbox) At() (position int64) {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()

@@ -120,13 +120,6 @@ func (m *Mailbox) signal() {
 	}
 }
 
-// Kick makes the pump look again.
-func (m *Mailbox) Kick() {
-	m.mu.Lock()
-	m.signal()
-	m.mu.Unlock()
-}
-
 // Urgent queues a frame that goes before all others. It reports false if the
 // client reads so little that it must be ended.
 func (m *Mailbox) Urgent(frame []byte) bool { return m.push(&m.urgent, frame) }

@@ -138,8 +138,7 @@ func (m *Mailbox) halfEmpty() bool {
 	return m.tracked.bytes <= m.opts.QueueBytes/2 && m.tracked.frames <= maxQueueFrames/2
 }
 
-// Written records that the first n frames of b were handed to the stream at
-// now, in ms of the gateway's running time. It matters in Auto mode.
+// Written records that the frames of b were handed to the stream at now, in ms of the gateway's running time. It matters in Auto mode.
 func (m *Mailbox) Written(b *Batch, now int64) {
 	if m.opts.Mode != Auto {
 		return
