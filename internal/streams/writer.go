@@ -76,7 +76,7 @@ type WriterOptions[T any] struct {
 	MaxUnconfirmed int
 	// Pace is the least time between two entries, so that they become fuller:
 	// a broker charges for entries, not for envelopes. An entry after a pause
-	// goes at once, and so does one that is full. Default 2 ms.
+	// waits for Linger only, and one that is full for nothing. Default 2 ms.
 	Pace time.Duration
 	// Linger is how long the first entry after a pause waits, so that what else
 	// its envelopes have set off, above all their live delivery, does not have

@@ -50,6 +50,23 @@ func TestWriterForms(t *testing.T) {
 	}
 }
 
+// TestWriterLingers: the first envelope after a pause waits a moment, and what
+// comes meanwhile goes with it. The moment is real time, and only its lower
+// bound is looked at.
+func TestWriterLingers(t *testing.T) {
+	t.Parallel()
+	const linger = 200 * time.Millisecond
+	f := setup(t, func(o *streams.WriterOptions[send]) { o.Linger = linger }).connected()
+	begin := time.Now()
+	f.append("a1", "b1")
+	f.awaitSends(1)
+	if waited := time.Since(begin); waited < linger {
+		t.Errorf("the first entry went after %v", waited)
+	}
+	f.flush()
+	f.checkLog("0:a1 1:b1")
+}
+
 // TestWriterBoundsEntries: by count, and by bytes unless it is a single
 // envelope.
 func TestWriterBoundsEntries(t *testing.T) {
