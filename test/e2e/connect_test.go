@@ -275,11 +275,11 @@ func testCredentials(t *testing.T, g *gateway) {
 
 	// Credentials that disagree: neither is chosen.
 	different := forge(func(f *forged) { f.claims["jti"] = "2" })
-	disagree := []codes.Code{codes.InvalidArgument, codes.Unauthenticated}
-	wantStatus(t, "metadata and init disagree", refusal(t, g, []string{"authorization", "Bearer " + different}, with(bearer(good))), disagree...)
-	wantStatus(t, "two in metadata", refusal(t, g, []string{"authorization", "Bearer " + different, "authorization", "Bearer " + good}, with(nil)), disagree...)
-	wantStatus(t, "two in init", refusal(t, g, nil, with(map[string]string{"authorization": good, "bearer_token": different})), disagree...)
-	wantStatus(t, "good in metadata, bad in init", refusal(t, g, []string{"authorization", "Bearer " + good}, with(bearer("bad"))), disagree...)
+	disagree := codes.InvalidArgument
+	wantStatus(t, "metadata and init disagree", refusal(t, g, []string{"authorization", "Bearer " + different}, with(bearer(good))), disagree)
+	wantStatus(t, "two in metadata", refusal(t, g, []string{"authorization", "Bearer " + different, "authorization", "Bearer " + good}, with(nil)), disagree)
+	wantStatus(t, "two in init", refusal(t, g, nil, with(map[string]string{"authorization": good, "bearer_token": different})), disagree)
+	wantStatus(t, "good in metadata, bad in init", refusal(t, g, []string{"authorization", "Bearer " + good}, with(bearer("bad"))), disagree)
 
 	// A good token proves what it says and nothing more.
 	for name, claim := range map[string]identity{
