@@ -32,8 +32,12 @@ type Options struct {
 	// only.
 	Members  store.Members
 	Verifier *auth.Verifier
-	// Leases default to those of one process.
-	Leases  presence.Leases
+	// Presence is this gateway among its peers, which New does not start;
+	// nil: it is alone.
+	Presence presence.Gateway
+	// Boot identifies this process; default: drawn. A presence that others see
+	// must have it as its id.
+	Boot    router.Boot
 	Logger  *slog.Logger
 	Version string
 
@@ -65,8 +69,8 @@ type Gateway struct {
 
 // New starts a gateway's parts; it takes connections with [Gateway.Serve].
 func New(o Options) *Gateway {
-	if o.Leases == nil {
-		o.Leases = local.New(nil)
+	if o.Presence == nil {
+		o.Presence = local.New(nil)
 	}
 	if o.KeepaliveTime <= 0 {
 		o.KeepaliveTime = defaultKeepalive
@@ -77,10 +81,11 @@ func New(o Options) *Gateway {
 	g := &Gateway{}
 	g.Router = router.New(router.Options{
 		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Logger: o.Logger,
+		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 	})
 	g.Sessions = session.NewManager(session.Options{
-		Router: g.Router, Leases: o.Leases, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,
+		Router: g.Router, Leases: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,
 		InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes,

@@ -2,14 +2,12 @@ package router
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
 )
@@ -38,6 +36,11 @@ type Options struct {
 	Driver    streams.Driver
 	Placement streams.Placement
 	Positions store.Positions
+	// Presence is this gateway among its peers: who is held, and notices. Nil:
+	// it has none.
+	Presence presence.Gateway
+	// Boot identifies this process; default: drawn.
+	Boot Boot
 	// Members keeps which users are in which workspaces. Nil: what this
 	// process learns is all there is.
 	Members store.Members
@@ -64,6 +67,7 @@ type Router struct {
 	maxPayload int
 	origin     uint64
 	parts      []*partition
+	presence   presence.Gateway
 	members    *Members
 	stats      Stats
 	repeats    repeats
@@ -105,7 +109,11 @@ func New(o Options) *Router {
 	r.named = newBacklog(r, nil)
 	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	name := r.boot()
+	if o.Boot == 0 {
+		o.Boot = NewBoot()
+	}
+	r.origin, r.presence = uint64(o.Boot), o.Presence
+	name := "gw-" + o.Boot.String()
 	for i := range o.Placement.Count() {
 		r.parts = append(r.parts, r.newPartition(i, name, o))
 	}
@@ -116,16 +124,6 @@ func New(o Options) *Router {
 	r.spawn(r.followMembers)
 	r.spawn(r.commitAll)
 	return r
-}
-
-// boot draws the random id of this process: the origin of its envelopes and
-// the name of its producers (delivery rules P1, P3).
-func (r *Router) boot() (name string) {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[0] |= 1              // not 0, which is "no origin"
-	r.origin = binary.BigEndian.Uint64(b[:])
-	return "gw-" + hex.EncodeToString(b[:])
 }
 
 func (r *Router) newPartition(id int, name string, o Options) *partition {
