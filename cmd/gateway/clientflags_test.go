@@ -77,7 +77,7 @@ func TestWhereToConnect(t *testing.T) {
 		{nil, []string{"--addr", "localhost"}, 2, "--addr localhost: give it as HOST:PORT, such as localhost:50051"},
 		{nil, []string{"--addr", "::1"}, 2, "such as [::1]:50051"},
 		{[]string{"AETHER_ADDR=http://127.0.0.1:1/"}, nil, 2, "AETHER_ADDR http://127.0.0.1:1/: give it as HOST:PORT, without http://, such as 127.0.0.1:1\n"},
-		{[]string{"AETHER_GRPC_ADDR=0.0.0.0:1"}, nil, 1, "is a gateway running at 127.0.0.1:1 (AETHER_GRPC_ADDR)?"},
+		{[]string{"AETHER_GRPC_ADDR=0.0.0.0:1"}, nil, 1, "is a gateway running at 127.0.0.1:1 (AETHER_GRPC_ADDR)? start it with `gateway serve`"},
 		{[]string{"AETHER_ADDR=127.0.0.1:1", "AETHER_GRPC_ADDR=:2"}, nil, 1, "is a gateway running at 127.0.0.1:1 (AETHER_ADDR)?"},
 	}
 	for _, tt := range tests {

@@ -144,7 +144,7 @@ func (t *target) explain(err error) error {
 	case client.IsDuplicateIdentity(err):
 		todo = "end the other session, or connect under another name (for a user, another window)"
 	case unreachable(err, code):
-		todo = "is a gateway running at " + t.place() + "? start one with `" + t.name + " dev`, or name another with --addr or AETHER_ADDR"
+		todo = "is a gateway running at " + t.place() + "? " + t.howToStart() + ", or name another with --addr or AETHER_ADDR"
 	case code == client.CodeUnavailable:
 		todo = "there is a gateway at " + t.place() + ", but it cannot serve now: its log, and /readyz on its operators' port, say why"
 	}
@@ -152,6 +152,15 @@ func (t *target) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w\n%s", err, todo)
+}
+
+// howToStart says how to get a gateway there: an address that the environment
+// of serve has given is not where dev would be.
+func (t *target) howToStart() string {
+	if t.from == "AETHER_GRPC_ADDR" {
+		return "start it with `" + t.name + " serve`"
+	}
+	return "start one with `" + t.name + " dev`"
 }
 
 // explainClaim is explain for a connection: what is refused there is the

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/acl"
@@ -247,6 +246,3 @@ func (c *Claims) encode() ([]byte, error) {
 	}
 	return json.Marshal(m)
 }
-
-// HasRole reports whether the token carries the role.
-func (c *Claims) HasRole(role string) bool { return slices.Contains(c.Roles, role) }

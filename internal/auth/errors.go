@@ -24,7 +24,7 @@ var (
 	ErrTokenTooLarge  error = &refusal{codes.Unauthenticated, "the token is larger than 8 KiB"}
 	ErrMalformedToken error = &refusal{codes.Unauthenticated, "the token is not a well-formed JWT"}
 	ErrAlgorithm      error = &refusal{codes.Unauthenticated, "the token's algorithm is not accepted"}
-	ErrUnknownKey     error = &refusal{codes.Unauthenticated, "the token names a key that is not known"}
+	ErrUnknownKey     error = &refusal{codes.Unauthenticated, "the token is signed with a key that the gateway does not have"}
 	ErrSignature      error = &refusal{codes.Unauthenticated, "the token's signature does not fit any key"}
 	ErrNoExpiry       error = &refusal{codes.Unauthenticated, "the token has no expiry"}
 	ErrExpired        error = &refusal{codes.Unauthenticated, "the token has expired"}

@@ -46,11 +46,28 @@ func (s secret) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
+	text := describe(err)
 	for _, form := range s.forms {
 		text = strings.ReplaceAll(text, form, "xxxxx")
 	}
 	return &Error{What: what, text: text, err: err}
+}
+
+// describe says in one line why a call failed. The driver tries a server by
+// several ways and lists every failure; if the database itself has said no, that
+// is what matters, and not that it also took no TLS.
+func describe(err error) string {
+	var connect *pgconn.ConnectError
+	if !errors.As(err, &connect) {
+		return err.Error()
+	}
+	said := connect.Unwrap().Error()
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) {
+		said = refusal.Error()
+	}
+	return fmt.Sprintf("no connection as user %q to database %q: %s",
+		connect.Config.User, connect.Config.Database, strings.ReplaceAll(said, "\n", "; "))
 }
 
 // late says whose time was over, if it was that of the call and not of its

@@ -122,6 +122,22 @@ func TestErrorsHideThePassword(t *testing.T) {
 	}
 }
 
+// What keeps a gateway from its database is said in one line, by the database's
+// own word if it has one.
+func TestRefusedConnectionIsOneLine(t *testing.T) {
+	t.Parallel()
+	base := strings.Replace(testservices.Postgres(t).URL(), "127.0.0.1", "localhost", 1)
+	for want, url := range map[string]string{
+		`database "nowhere" does not exist`: base[:strings.LastIndex(base, "/")] + "/nowhere",
+		"refused":                           "postgres://u@localhost:" + closedPort(t) + "/db",
+	} {
+		_, err := postgres.Open(context.Background(), url, postgres.Options{})
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %q, want one line with %q", err, want)
+		}
+	}
+}
+
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
