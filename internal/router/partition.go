@@ -45,6 +45,9 @@ type partition struct {
 	wild    *inbox   // reads every event address without a target of its own
 	holding []*inbox // have messages that wait for a fence
 	seenIDs idempotency
+	lines   lines
+	// returning is what senders wait for that are new here (M2).
+	returning returning
 	// unknown holds what the sender was told may or may not be stored, until
 	// it is stored; as many as the writer keeps unconfirmed.
 	unknown map[uint64]struct{}
@@ -109,22 +112,23 @@ func (p *partition) down(err error) {
 	}
 }
 
-// mark writes a marker. If the log does not take it now, the router's clock
-// tries again. The lock is held.
-func (p *partition) mark() {
+// mark writes a marker, and reports whether the log takes it now; if not, the
+// router's clock tries again. The lock is held.
+func (p *partition) mark() bool {
 	e := envelope.Envelope{
 		Kind: envelope.Marker, TimestampMS: p.r.now().UnixMilli(), Origin: p.r.origin, Seq: p.seq + 1,
 		Metadata: map[string]string{"aether-placement": p.r.placement.Fingerprint()},
 	}
 	p.scratch = e.Append(p.scratch[:0])
 	if p.writer.Append(p.scratch, pending{seq: e.Seq}) != nil {
-		return
+		return false
 	}
 	p.seq = e.Seq
 	p.markedAt = p.r.now()
 	if p.marker == 0 {
 		p.marker = e.Seq
 	}
+	return true
 }
 
 // handle is the tail: it shows an entry to everybody whom it concerns.
@@ -144,6 +148,7 @@ func (p *partition) handle(e streams.Entry) {
 	p.r.stats.DamagedEnvelopes.Add(uint64(malformed))
 	p.tailAt = endOf(e.Offset)
 	p.recent.add(e)
+	p.comeBack()
 	if p.shown != nil {
 		close(p.shown)
 		p.shown = nil
@@ -292,6 +297,9 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 			p.seenIDs.settle(it.record, outcome)
 		}
 	}
+	if outcome != streams.Stored {
+		p.refuseFollowers(items)
+	}
 	late := outcome == streams.Stored && len(p.unknown) > 0
 	p.mu.Unlock()
 	for i := range items {
@@ -320,8 +328,11 @@ func (p *partition) wasUnknown(seq uint64) bool {
 func (p *partition) tick(now time.Time) {
 	p.mu.Lock()
 	reset := false
-	if !p.handover && !p.upSince.IsZero() && now.Sub(p.markedAt) > markInterval {
-		p.mark()
+	wanted := !p.handover && !p.upSince.IsZero() || p.returning.upTo != 0
+	if wanted && now.Sub(p.markedAt) > markInterval {
+		if !p.mark() {
+			p.refuse(&p.returning.gate, errHeld())
+		}
 	}
 	switch {
 	case p.seen >= p.stored:

@@ -15,6 +15,8 @@ import (
 const (
 	defaultMaxPayload = 1_000_000
 	defaultRingBytes  = 16 << 20
+
+	defaultPublishTimeout = 5 * time.Second
 	// publishLinger lets a message be on its way to its receiver before the
 	// log is woken.
 	publishLinger = 50 * time.Microsecond
@@ -66,11 +68,14 @@ type Router struct {
 	now        func() time.Time
 	maxPayload int
 	origin     uint64
-	parts      []*partition
-	presence   presence.Gateway
-	members    *Members
-	stats      Stats
-	repeats    repeats
+	// publishTimeout is how long a send may wait to be published, and then for
+	// its outcome.
+	publishTimeout time.Duration
+	parts          []*partition
+	presence       presence.Gateway
+	members        *Members
+	stats          Stats
+	repeats        repeats
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -106,6 +111,10 @@ func New(o Options) *Router {
 	if o.RingBytes <= 0 {
 		o.RingBytes = defaultRingBytes
 	}
+	if o.PublishTimeout <= 0 {
+		o.PublishTimeout = defaultPublishTimeout
+	}
+	r.publishTimeout = o.PublishTimeout
 	r.named = newBacklog(r, nil)
 	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -254,10 +263,17 @@ func (r *Router) refreshMembers(ctx context.Context) bool {
 func (r *Router) run(ctx context.Context) {
 	tick := time.NewTicker(markInterval)
 	defer tick.Stop()
-	for n := 1; ; n++ {
+	overdue := time.NewTicker(lineCheckInterval)
+	defer overdue.Stop()
+	for n := 1; ; {
 		select {
 		case <-ctx.Done():
 			return
+		case <-overdue.C:
+			for _, p := range r.parts {
+				p.refuseOverdue(r.now())
+			}
+			continue
 		case <-tick.C:
 		}
 		for _, p := range r.parts {
@@ -269,6 +285,7 @@ func (r *Router) run(ctx context.Context) {
 				p.tidyGroups(r.now())
 			}
 		}
+		n++
 	}
 }
 
@@ -341,6 +358,11 @@ func (r *Router) Close(ctx context.Context) error {
 	}
 	r.closed = true
 	r.mu.Unlock()
+	for _, p := range r.parts {
+		p.mu.Lock()
+		p.refuseAll(nil)
+		p.mu.Unlock()
+	}
 	var errs []error
 	for _, p := range r.parts {
 		errs = append(errs, p.writer.Close(ctx))

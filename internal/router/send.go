@@ -66,41 +66,45 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 	return s.publish(msg.GetRequestId(), &e)
 }
 
-// publish appends the envelope to the log and hands it over live. Everything
-// that a client must not choose is set by now.
+// publish stores the envelope and hands it over live, at once or when it need
+// not wait any more. Everything that a client must not choose is set by now.
 func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error {
-	p := s.r.parts[s.r.placement.Of(e.Topic)]
-	key := pair{s.source, e.Topic}
-	byClient := e.MessageID != ""
-	var sum uint64
-	if byClient {
-		sum = digest(e.Payload, e.Type, e.Subject)
+	d := draft{envelope: *e, requestID: requestID, byClient: e.MessageID != ""}
+	if d.byClient {
+		d.digest = digest(e.Payload, e.Type, e.Subject)
 	} else {
-		e.MessageID = newID()
+		d.envelope.MessageID = newID()
 	}
-
+	p := s.r.parts[s.r.placement.Of(e.Topic)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if byClient {
+	return p.submit(s, &d)
+}
+
+// accept numbers a send, appends it to the log and hands it over live. It is
+// refused, or it will be answered. The lock is held.
+func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
+	e := &d.envelope
+	key := pair{s.source, e.Topic}
+	if d.byClient {
 		if r := p.seenIDs.find(key, e.MessageID); r != nil {
-			return s.repeated(r, sum, answer{requestID, r.id, key.address})
+			return s.repeated(r, d.digest, answer{d.requestID, r.id, key.address})
 		}
 	}
 	e.Seq = p.seq + 1
 	p.scratch = e.Append(p.scratch[:0])
-	item := pending{sender: s, key: key, requestID: requestID, messageID: e.MessageID, seq: e.Seq}
-	if byClient {
-		item.record = p.seenIDs.add(key, e.MessageID, sum, s.r.now())
+	item := pending{sender: s, key: key, requestID: d.requestID, messageID: e.MessageID, seq: e.Seq}
+	if d.byClient {
+		item.record = p.seenIDs.add(key, e.MessageID, d.digest, s.r.now())
 	}
 	if err := p.writer.Append(p.scratch, item); err != nil {
-		if byClient {
+		if d.byClient {
 			p.seenIDs.settle(item.record, streams.NotStored)
 		}
 		return refusal(err)
 	}
 	s.waiting.Add(1)
 	p.seq = e.Seq
-	s.begin(p)
 	p.handLive(e.Topic, p.scratch, s)
 	if cap(p.scratch) > 256<<10 {
 		p.scratch = nil

@@ -23,6 +23,8 @@ type Sender struct {
 	overflow  func()
 	parts     []senderPart // by partition, under the partition's lock
 
+	heldSends, heldBytes atomic.Int64 // what waits in lines
+
 	waiting atomic.Int64 // sends that will be answered
 	mu      sync.Mutex
 	settled chan struct{} // closed when none waits; nil if nobody asked
@@ -30,28 +32,26 @@ type Sender struct {
 
 // senderPart is a sender's standing in a partition (delivery rule M2).
 type senderPart struct {
-	began    bool
+	base     uint64 // the last origin_seq given when the session began
 	eligible bool
-	first    uint64 // the origin_seq of the session's first envelope
 	fence    uint64 // the last origin_seq given when it became eligible
 }
 
 // NewSender returns the sending half of a session. source is its identity
-// string. overflow is called when the mailbox does not take an answer any
-// more, because the client reads none.
+// string; its lease must be held, and what it sent by an earlier session must
+// be stored by now or never be. overflow is called when the mailbox does not
+// take an answer any more, because the client reads none; it must not block.
 func (r *Router) NewSender(p *acl.Principal, source string, box *delivery.Mailbox, overflow func()) *Sender {
-	return &Sender{
+	s := &Sender{
 		r: r, principal: p, source: source, box: box, overflow: overflow,
 		parts: make([]senderPart, len(r.parts)),
 	}
-}
-
-// begin notes the sender's first envelope in a partition, which has just been
-// numbered. The partition's lock is held.
-func (s *Sender) begin(p *partition) {
-	if part := &s.parts[p.id]; !part.began {
-		part.began, part.first = true, p.seq
+	for i, part := range r.parts {
+		part.mu.Lock()
+		s.parts[i].base = part.seq
+		part.mu.Unlock()
 	}
+	return s
 }
 
 // eligible reports whether what this sender sends may be handed over live,
@@ -62,7 +62,7 @@ func (s *Sender) begin(p *partition) {
 func (s *Sender) eligible(p *partition) (fence uint64, ok bool) {
 	part := &s.parts[p.id]
 	if !part.eligible {
-		if p.seen < part.first {
+		if p.seen <= part.base {
 			return 0, false
 		}
 		part.eligible, part.fence = true, p.seq-1
