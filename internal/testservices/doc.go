@@ -16,7 +16,8 @@
 // Shared services (RabbitMQ, Postgres) are started on first use and live as
 // long as the test binary: tests on them must pick stream names of their own,
 // and must not kill them. NewBroker and NewPostgres give a test a server that
-// it may kill, stop and start again; it ends with the test.
+// it may kill, stop and start again; it ends with the test. NewRabbitCluster gives
+// it three nodes, to lose one of them.
 //
 // A missing program fails the test. It is never a reason to skip.
 //

@@ -29,6 +29,9 @@ type Broker struct {
 	epmd   string
 
 	streamPort, amqpPort, distPort, epmdPort int
+	advertisedPort                           int // 0: streamPort
+
+	cluster *RabbitCluster // nil: a node alone
 
 	mu     sync.Mutex
 	names  *process // epmd, the name server that a node insists on
@@ -238,10 +241,19 @@ func (b *Broker) create() error {
 		return err
 	}
 	b.node = fmt.Sprintf("test%d@localhost", b.epmdPort)
-	if err := b.configure(); err != nil {
+	if err := b.configure("testservices" + filepath.Base(b.dir)); err != nil {
 		return err
 	}
-	// A node that finds no epmd starts one as a daemon, which would outlive it.
+	if err := b.startNames(); err != nil {
+		return err
+	}
+	return b.boot()
+}
+
+// startNames starts epmd: a node that finds none starts one as a daemon, which
+// would outlive it.
+func (b *Broker) startNames() error {
+	var err error
 	b.names, err = start(command{
 		path: b.epmd,
 		args: []string{"-port", fmt.Sprint(b.epmdPort), "-address", "127.0.0.1"},
@@ -256,12 +268,17 @@ func (b *Broker) create() error {
 	if err != nil {
 		return fmt.Errorf("epmd: %w\n%s", err, logTail(b.path("epmd.log")))
 	}
-	return b.boot()
+	return nil
 }
 
 func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }
 
-func (b *Broker) configure() error {
+// configure writes the node's files. Nodes of one cluster share a cookie; more
+// are further lines of the configuration.
+func (b *Broker) configure(cookie string, more ...string) error {
+	if b.advertisedPort == 0 {
+		b.advertisedPort = b.streamPort
+	}
 	home := b.path("home")
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return err
@@ -275,18 +292,19 @@ func (b *Broker) configure() error {
 		"listeners.tcp.1 = " + loopback(b.amqpPort),
 		"stream.listeners.tcp.1 = " + loopback(b.streamPort),
 		"stream.advertised_host = 127.0.0.1",
-		fmt.Sprintf("stream.advertised_port = %d", b.streamPort),
+		fmt.Sprintf("stream.advertised_port = %d", b.advertisedPort),
 		"log.console = true",
 		"log.console.level = error",
 		"log.file = false",
 		"vm_memory_high_watermark.absolute = 1GB",
 		"disk_free_limit.absolute = 50MB",
 	}
+	conf = append(conf, more...)
 	files := []struct {
 		path, text string
 		mode       os.FileMode
 	}{
-		{filepath.Join(home, ".erlang.cookie"), "testservices" + filepath.Base(b.dir), 0o400},
+		{filepath.Join(home, ".erlang.cookie"), cookie, 0o400},
 		{b.path("rabbitmq.conf"), strings.Join(conf, "\n") + "\n", 0o644},
 		{b.path("rabbitmq-env.conf"), "", 0o644}, // instead of the machine's
 		{b.path("enabled_plugins"), "[rabbitmq_stream].\n", 0o644},
@@ -322,7 +340,7 @@ func (b *Broker) env() []string {
 		// is then the VM itself, and not a shell whose children outlive it.
 		"RABBITMQ_ALLOW_INPUT=1",
 		"RABBITMQ_SERVER_START_ARGS=-noinput +B i",
-		// Distribution is of no use to a single node, but must not be open.
+		// Distribution must not be open to other machines.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 	}
 }
@@ -362,6 +380,9 @@ func (b *Broker) ready() error {
 	}
 	if int64(len(log)) < b.booted || !bytes.Contains(log[b.booted:], []byte(upMark)) {
 		return errors.New("the broker has not completed its start")
+	}
+	if b.cluster != nil {
+		return b.cluster.joined(b)
 	}
 	return probe(b.streamPort)
 }

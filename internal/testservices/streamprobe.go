@@ -32,40 +32,63 @@ const (
 // probe makes sure that the probe stream exists and has a leader. It speaks the
 // protocol itself, as a client library retries, logs and starts goroutines.
 func probe(port int) error {
-	conn, err := net.DialTimeout("tcp4", loopback(port), time.Second)
+	p, err := newProber(port)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return err
-	}
-	p := &prober{conn: conn}
-	if err := p.open(); err != nil {
-		return err
-	}
-	code, err := p.streamState()
+	defer p.conn.Close()
+	state, err := p.streamState(probeStream)
 	if err != nil {
 		return err
 	}
-	if code == codeStreamUnknown {
+	if state.code == codeStreamUnknown {
 		if _, err := p.call(keyCreate, text(nil, probeStream), noItems); err != nil {
 			return err
 		}
-		code, err = p.streamState()
+		state, err = p.streamState(probeStream)
 		if err != nil {
 			return err
 		}
 	}
-	if code != codeOK {
-		return fmt.Errorf("the stream of the probe is not available: code %d", code)
+	if state.code != codeOK {
+		return fmt.Errorf("the stream of the probe is not available: code %d", state.code)
+	}
+	if state.leader == 0 {
+		return errors.New("the stream of the probe has no leader")
 	}
 	return nil
+}
+
+// stateOfStream asks the node at a port about a stream.
+func stateOfStream(port int, stream string) (streamState, error) {
+	p, err := newProber(port)
+	if err != nil {
+		return streamState{}, err
+	}
+	defer p.conn.Close()
+	return p.streamState(stream)
 }
 
 type prober struct {
 	conn net.Conn
 	id   uint32
+}
+
+// newProber opens a connection; the caller closes it.
+func newProber(port int) (*prober, error) {
+	conn, err := net.DialTimeout("tcp4", loopback(port), time.Second)
+	if err != nil {
+		return nil, err
+	}
+	p := &prober{conn: conn}
+	if err = conn.SetDeadline(time.Now().Add(5 * time.Second)); err == nil {
+		err = p.open()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // noItems is an empty list or map.
@@ -94,36 +117,49 @@ func (p *prober) open() error {
 	return err
 }
 
-// streamState returns the response code of the probe stream; no leader counts
-// as an error.
-func (p *prober) streamState() (code uint16, err error) {
-	query := text(binary.BigEndian.AppendUint32(nil, 1), probeStream)
+// streamState is what a node knows of a stream: who serves it, by the ports
+// that the nodes advertise.
+type streamState struct {
+	code     uint16
+	leader   int // 0: none
+	replicas []int
+}
+
+func (p *prober) streamState(stream string) (streamState, error) {
+	query := text(binary.BigEndian.AppendUint32(nil, 1), stream)
 	p.id++
 	if err := p.send(keyMetadata, binary.BigEndian.AppendUint32(nil, p.id), query); err != nil {
-		return 0, err
+		return streamState{}, err
 	}
 	r, err := p.await(keyMetadata | keyResponse)
 	if err != nil {
-		return 0, err
+		return streamState{}, err
 	}
-	in := reader{b: r}
+	return parseStreamState(r)
+}
+
+// parseStreamState reads a metadata response about one stream.
+func parseStreamState(b []byte) (streamState, error) {
+	in := reader{b: b}
 	in.uint32() // correlation id
-	for range in.uint32() {
-		in.uint16() // broker: reference, host, port
-		in.text()
-		in.uint32()
+	ports := make(map[uint16]int)
+	for n := in.uint32(); n > 0 && !in.short; n-- {
+		reference := in.uint16()
+		in.text() // host
+		ports[reference] = int(in.uint32())
 	}
 	in.uint32() // one stream
 	in.text()
-	code = in.uint16()
-	leader := int16(in.uint16())
+	s := streamState{code: in.uint16(), leader: ports[in.uint16()]}
+	for n := in.uint32(); n > 0 && !in.short; n-- {
+		if port := ports[in.uint16()]; port != 0 {
+			s.replicas = append(s.replicas, port)
+		}
+	}
 	if in.short {
-		return 0, errors.New("metadata response cut short")
+		return streamState{}, errors.New("metadata response cut short")
 	}
-	if code == codeOK && leader < 0 {
-		return 0, errors.New("the stream of the probe has no leader")
-	}
-	return code, nil
+	return s, nil
 }
 
 // call sends a request and returns what follows the code of its response.
