@@ -2,6 +2,7 @@ package router
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -301,6 +302,11 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		p.refuseFollowers(items)
 	}
 	late := outcome == streams.Stored && len(p.unknown) > 0
+	if late {
+		// Outcomes come in the order of numbers: what is below these and was
+		// taken back (P5) is not told any more.
+		maps.DeleteFunc(p.unknown, func(seq uint64, _ struct{}) bool { return seq < items[0].seq })
+	}
 	p.mu.Unlock()
 	for i := range items {
 		it := &items[i]

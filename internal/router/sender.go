@@ -24,6 +24,7 @@ type Sender struct {
 	parts     []senderPart // by partition, under the partition's lock
 
 	heldSends, heldBytes atomic.Int64 // what waits in lines
+	dropped              atomic.Bool  // nothing is taken any more
 
 	waiting atomic.Int64 // sends that will be answered
 	mu      sync.Mutex

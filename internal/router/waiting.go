@@ -74,6 +74,9 @@ type lines struct {
 
 // submit numbers a send and appends it, or has it wait. The lock is held.
 func (p *partition) submit(s *Sender, d *draft) *wireerr.Error {
+	if s.dropped.Load() {
+		return errDropped()
+	}
 	if len(p.lines.byKey) > 0 {
 		if l := p.lines.byKey[lineKey{s, d.envelope.Topic}]; l != nil {
 			return p.hold(l, d)
@@ -210,6 +213,10 @@ func (s *Sender) refuseHeld(d *draft, err *wireerr.Error) {
 
 func errHeld() *wireerr.Error {
 	return wireerr.New(wireerr.Unavailable, "the log was away; the message is not stored")
+}
+
+func errDropped() *wireerr.Error {
+	return wireerr.New(wireerr.Unavailable, "the session is over; the message is not stored")
 }
 
 // refuseFollowers ends the lines behind sends that failed (delivery rule P4).

@@ -136,9 +136,21 @@ func (s *Session) leave(why cause) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.st.Context()), releaseTimeout)
 	defer cancel()
 	s.sub.Leave(ctx, func() { s.settle(why) })
+	s.sender.Leave(why.patience())
 	s.m.release(s)
 	s.m.remove(s)
 	close(s.left)
+}
+
+// settleTimeout bounds how long the lease is kept for what was sent and has no
+// outcome yet.
+const settleTimeout = time.Second
+
+func (c cause) patience() time.Duration {
+	if c.hurry {
+		return hurryTimeout
+	}
+	return settleTimeout
 }
 
 // flushed waits until the pump has sent what waits, and reports whether it has.

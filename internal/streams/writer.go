@@ -274,14 +274,14 @@ func (w *Writer[T]) recycle(b *batch[T]) {
 	w.free = append(w.free, b)
 }
 
-// Remove drops the items that match and reports how many were dropped while
-// they were pending: those are surely not stored, and Settled is not told.
+// Remove drops the items that match and returns those that were pending, in
+// the order of appending: they are surely not stored, and Settled is not told.
 //
 // Matching items of entries already formed are stored if the entry's first
 // copy is; before a resend their envelopes are replaced by empty ones
 // (delivery rule P5). Settled is told of them: Stored, or Unknown after such a
 // resend. match is called under the writer's lock and must not call it.
-func (w *Writer[T]) Remove(match func(*T) bool) int {
+func (w *Writer[T]) Remove(match func(*T) bool) (dropped []T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.suffix {
@@ -291,21 +291,24 @@ func (w *Writer[T]) Remove(match func(*T) bool) int {
 			}
 		}
 	}
-	n := w.dropPending(match)
+	w.dropPending(func(item *T) bool {
+		if !match(item) {
+			return false
+		}
+		dropped = append(dropped, *item)
+		return true
+	})
 	w.release()
-	return n
+	return dropped
 }
 
-// dropPending takes the pending items that choose selects out of their batches
-// and returns how many they were.
-func (w *Writer[T]) dropPending(choose func(*T) bool) int {
-	n := 0
+// dropPending takes the pending items that choose selects out of their batches.
+func (w *Writer[T]) dropPending(choose func(*T) bool) {
 	kept := w.pending[:0]
 	for _, b := range w.pending {
-		items, size := len(b.items), b.size()
+		size := b.size()
 		b.drop(choose)
 		w.bytes += b.size() - size
-		n += items - len(b.items)
 		if len(b.items) == 0 {
 			w.recycle(b)
 			continue
@@ -314,7 +317,6 @@ func (w *Writer[T]) dropPending(choose func(*T) bool) int {
 	}
 	clear(w.pending[len(kept):])
 	w.pending = kept
-	return n
 }
 
 // Connected reports whether a producer is open.

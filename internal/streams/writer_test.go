@@ -214,7 +214,7 @@ func TestWriterRemovesP5(t *testing.T) {
 		f.m.Drop()
 		eventually(t, "the loss of the connection", func() bool { return !f.Connected() })
 		f.append("a3", "b2", "a4")
-		if n := f.Remove(ofA); n != 2 {
+		if n := len(f.Remove(ofA)); n != 2 {
 			t.Errorf("%d pending were removed, want 2", n)
 		}
 		f.m.Stall(false)
@@ -223,7 +223,7 @@ func TestWriterRemovesP5(t *testing.T) {
 		f.flush()
 		f.checkLog("0:x1", "1:b1", "0:b2")
 		f.checkTold("x1 stored, a1 a2 unknown, b1 b2 stored")
-		if n := f.Remove(ofA); n != 0 {
+		if n := len(f.Remove(ofA)); n != 0 {
 			t.Errorf("%d were removed when nothing was left", n)
 		}
 	})
@@ -268,7 +268,7 @@ func TestWriterRemovesP5(t *testing.T) {
 			defer close(flushed)
 			f.flush()
 		}()
-		if n := f.Remove(ofA); n != 2 {
+		if n := len(f.Remove(ofA)); n != 2 {
 			t.Errorf("%d pending were removed, want 2", n)
 		}
 		<-flushed
@@ -373,7 +373,7 @@ func TestWriterCloses(t *testing.T) {
 	checkError(t, "appending", f.Append([]byte("x"), "x"), streams.ErrClosed)
 	f.flush()
 	f.Reset()
-	if n := f.Remove(func(*send) bool { return true }); n != 0 || f.Connected() {
+	if n := len(f.Remove(func(*send) bool { return true })); n != 0 || f.Connected() {
 		t.Errorf("a closed writer is connected or removes %d", n)
 	}
 	f.m.HoldConfirms(false)
