@@ -1,7 +1,7 @@
 // Bench measures the gateway against two baselines, in one run on one machine.
 //
 //	go run ./bench          about a minute and a half, for a look
-//	go run ./bench -full    about nine minutes, enough samples for a p99
+//	go run ./bench -full    about a quarter of an hour: every cell, enough samples for a p99
 //
 // The baselines are a bare gRPC relay, which moves the same messages and does
 // nothing else, and the stream client alone between a producer and a consumer.

@@ -281,9 +281,12 @@ func newTemplate(to string, size int, run uint64, ids bool) (*template, error) {
 }
 
 // fill makes the frame that of message number.
-func (t *template) fill(number uint64, at int64) {
+func (t *template) fill(number uint64, at int64) { t.fillAs(number, number, at) }
+
+// fillAs is fill for a sender with several receivers, who count on their own.
+func (t *template) fillAs(request, number uint64, at int64) {
 	stamp{t.run, number, at}.write(t.b[t.payload:])
-	writeID(t.b[t.request:], number)
+	writeID(t.b[t.request:], request)
 	if t.message != 0 {
 		writeID(t.b[t.message:], t.run<<40|number)
 	}

@@ -21,6 +21,8 @@ type options struct {
 	rounds                      int
 	warmup, throughput, latency time.Duration
 	rate, window, payload       int
+	waiting, foreign            int // messages
+	strangers, mute             int // sessions
 	systems, cells              []string
 	binary, profile, json       string
 	role                        string
@@ -34,7 +36,7 @@ func (o *options) wants(chosen []string, name string) bool {
 func parseFlags(args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
-	set.BoolVar(&o.full, "full", false, "measure long enough for a p99: about nine minutes")
+	set.BoolVar(&o.full, "full", false, "measure long enough for a p99: about a quarter of an hour")
 	set.IntVar(&o.rounds, "rounds", 0, "how often each system takes its turn (default 2, with -full 3)")
 	set.DurationVar(&o.throughput, "throughput", 0, "how long a saturated run is measured (default 2s, with -full 5s)")
 	set.DurationVar(&o.latency, "latency", 0, "how long a run at a rate is measured (default 4s, with -full 26s)")
@@ -43,7 +45,11 @@ func parseFlags(args []string) (options, error) {
 	set.IntVar(&o.window, "window", 1000, "sends of a pair that may be without a receipt")
 	set.IntVar(&o.payload, "payload", 256, "bytes of a payload")
 	systems := set.String("systems", "", "only these, of relay,raw,gateway,embedded")
-	cells := set.String("cells", "", "only these, of one,default,ids,many,paced")
+	set.IntVar(&o.waiting, "waiting", 100_000, "messages that wait for an agent that comes back")
+	set.IntVar(&o.foreign, "foreign", 0, "messages of others that lie in the log when new identities come (default 200000, with -full 3600000)")
+	set.IntVar(&o.strangers, "strangers", 200, "new identities that come at once")
+	set.IntVar(&o.mute, "mute", 0, "sessions that do not read (default 100, with -full 500)")
+	cells := set.String("cells", "", "only these, of "+strings.Join(every, ",")+" (default "+strings.Join(usual, ",")+", with -full all)")
 	set.StringVar(&o.binary, "gateway", "", "a gateway binary to measure, instead of building one")
 	set.StringVar(&o.profile, "cpuprofile-gateway", "", "run the gateways in children of this program and write their CPU and allocation profiles to this directory")
 	set.StringVar(&o.json, "json", "", "also write the report to this file, as JSON")
@@ -69,16 +75,22 @@ func parseFlags(args []string) (options, error) {
 	if o.latency == 0 {
 		o.latency = pick(4*time.Second, 26*time.Second)
 	}
-	for _, n := range []int{o.rounds, o.rate, o.window, o.payload} {
+	if o.foreign == 0 {
+		o.foreign = int(pick(200_000, 3_600_000))
+	}
+	if o.mute == 0 {
+		o.mute = int(pick(100, 500))
+	}
+	for _, n := range []int{o.rounds, o.rate, o.window, o.payload, o.waiting, o.foreign, o.strangers, o.mute} {
 		if n < 1 {
-			return o, errors.New("rounds, rate, window and payload are at least 1")
+			return o, errors.New("rounds, rate, window, payload and numbers of messages and sessions are at least 1")
 		}
 	}
 	var err error
 	if o.systems, err = list(*systems, nameRelay, nameRaw, nameRabbitMQ, nameEmbedded); err != nil {
 		return o, err
 	}
-	o.cells, err = list(*cells, cellOne, cellDefault, cellIDs, cellMany, cellPaced)
+	o.cells, err = list(*cells, every...)
 	return o, err
 }
 

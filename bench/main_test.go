@@ -31,7 +31,7 @@ func TestFlags(t *testing.T) {
 	if len(cells) != 2 || len(cells[0].Systems) != 2 || len(cells[1].Systems) != 1 || few.rounds != 3 || cells[0].Load.Duration != time.Second {
 		t.Errorf("got %+v", cells)
 	}
-	for _, bad := range [][]string{{"-systems", "x"}, {"-cells", "one,"}, {"-rounds", "-1"}, {"-payload", "0"}, {"left over"}} {
+	for _, bad := range [][]string{{"-systems", "x"}, {"-cells", "one,"}, {"-rounds", "-1"}, {"-payload", "0"}, {"-waiting", "0"}, {"-foreign", "-1"}, {"-strangers", "0"}, {"-mute", "-1"}, {"left over"}} {
 		if _, err := parseFlags(bad); err == nil {
 			t.Errorf("%v is taken", bad)
 		}

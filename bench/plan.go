@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -17,6 +18,18 @@ type cell struct {
 	Title   string
 	Load    load
 	Systems []string
+	// open prepares what the cell needs beside its systems, and how it
+	// measures them; nil: the load on each system is all. Setup and takes are
+	// about how long that takes, and a round of one system.
+	open         func(ctx context.Context, s *site, c cell, rounds int) (stage, error)
+	setup, takes time.Duration
+}
+
+// stage is a cell's own way of measuring its systems.
+type stage interface {
+	// run measures a system once. The rounds count from 0.
+	run(ctx context.Context, system string, round int) (outcome, error)
+	close() error
 }
 
 // result is what the rounds of a cell showed, by system.
@@ -35,7 +48,17 @@ const (
 	cellIDs     = "ids"
 	cellMany    = "many"
 	cellPaced   = "paced"
+	// Those below run only when they are named, or with -full.
+	cellReconnect = "reconnect"
+	cellStrangers = "strangers"
+	cellMute      = "mute"
 )
+
+// usual are the cells of a run that names none.
+var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced}
+
+// every is all of them.
+var every = append(slices.Clone(usual), cellReconnect, cellStrangers, cellMute)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -50,15 +73,20 @@ func plan(o options) []cell {
 	paced.Rate, paced.Duration = o.rate, o.latency
 	gateways := []string{nameRabbitMQ, nameEmbedded}
 	all := []cell{
-		{cellOne, "1 → 1, saturated", saturated, []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
-		{cellDefault, "1 → 1, saturated, 256 unacknowledged", standard, gateways},
-		{cellIDs, "1 → 1, saturated, with message ids", ids, gateways},
-		{cellMany, "8 → 8, saturated", many, []string{nameRelay, nameRabbitMQ, nameEmbedded}},
-		{cellPaced, fmt.Sprintf("1 → 1, %d msg/s", o.rate), paced, []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
+		{Name: cellOne, Title: "1 → 1, saturated", Load: saturated, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
+		{Name: cellDefault, Title: "1 → 1, saturated, 256 unacknowledged", Load: standard, Systems: gateways},
+		{Name: cellIDs, Title: "1 → 1, saturated, with message ids", Load: ids, Systems: gateways},
+		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
+		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
+		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated),
+	}
+	names := o.cells
+	if len(names) == 0 && !o.full {
+		names = usual
 	}
 	var chosen []cell
 	for _, c := range all {
-		if !o.wants(o.cells, c.Name) {
+		if !o.wants(names, c.Name) {
 			continue
 		}
 		var systems []string
@@ -79,17 +107,33 @@ func duration(cells []cell, rounds int) time.Duration {
 	const change = 200 * time.Millisecond // connecting and leaving
 	var d time.Duration
 	for _, c := range cells {
+		if c.open != nil {
+			d += c.setup + time.Duration(len(c.Systems)*rounds)*c.takes
+			continue
+		}
 		d += time.Duration(len(c.Systems)*rounds) * (c.Load.Warmup + c.Load.Duration + change)
 	}
 	return d
 }
 
 // measure runs the rounds of a cell, the systems taking turns.
-func (s *site) measure(ctx context.Context, c cell, rounds int, log io.Writer) (result, error) {
-	r := result{Cell: c, Rounds: map[string][]outcome{}, Allocs: map[string][]float64{}}
+func (s *site) measure(ctx context.Context, c cell, rounds int, log io.Writer) (r result, err error) {
+	r = result{Cell: c, Rounds: map[string][]outcome{}, Allocs: map[string][]float64{}}
+	once := func(name string, round int) (outcome, float64, error) { return s.once(ctx, c, name, round == rounds-1) }
+	if c.open != nil {
+		st, err := c.open(ctx, s, c, rounds)
+		if err != nil {
+			return r, fmt.Errorf("%s: %w", c.Title, err)
+		}
+		defer func() { err = errors.Join(err, st.close()) }()
+		once = func(name string, round int) (outcome, float64, error) {
+			o, err := st.run(ctx, name, round)
+			return o, 0, err
+		}
+	}
 	for round := range rounds {
 		for _, name := range c.Systems {
-			o, allocs, err := s.once(ctx, c, name, round == rounds-1)
+			o, allocs, err := once(name, round)
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Title, err)
 			}
@@ -106,7 +150,15 @@ func (s *site) measure(ctx context.Context, c cell, rounds int, log io.Writer) (
 // brief is an outcome in a line.
 func (o *outcome) brief() string {
 	text := fmt.Sprintf("%8.0f msg/s", o.perSecond())
-	if len(o.OneWay) > 0 {
+	switch {
+	case o.Idle > 0:
+		text = fmt.Sprintf("%s a session, %s more with messages that it does not read", kibibytes(o.Idle), kibibytes(o.Full))
+	case len(o.First) > 0:
+		text = fmt.Sprintf("first after p50 %v, at most %v", micros(percentile(o.First, 0.5)), micros(percentile(o.First, 1)))
+		if o.Elapsed > 0 {
+			text += fmt.Sprintf("; %.0f msg/s", o.perSecond())
+		}
+	case len(o.OneWay) > 0:
 		text = fmt.Sprintf("one way p50 %v, receipt p50 %v, %d samples", micros(percentile(o.OneWay, 0.5)), micros(percentile(o.Receipt, 0.5)), len(o.OneWay))
 	}
 	if o.Faults.any() {

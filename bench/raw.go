@@ -84,11 +84,15 @@ func (r *raw) run(ctx context.Context, l load) (outcome, error) {
 	return o, errors.Join(err, env.Close())
 }
 
-func (r *raw) flow(ctx context.Context, env *stream.Environment, l load) (outcome, error) {
+func declareRaw(env *stream.Environment, name string) error {
 	options := stream.NewStreamOptions().SetMaxLengthBytes(stream.ByteCapacity{}.MB(500)).SetMaxSegmentSizeBytes(stream.ByteCapacity{}.MB(100))
-	if err := env.DeclareStream(rawStream, options); err != nil && !errors.Is(err, stream.StreamAlreadyExists) {
-		return outcome{}, err
+	if err := env.DeclareStream(name, options); err != nil && !errors.Is(err, stream.StreamAlreadyExists) {
+		return err
 	}
+	return nil
+}
+
+func newFlow(l load) *flow {
 	f := &flow{
 		load: l, run: runs.Add(1),
 		opened: make(chan struct{}, 1), changed: make(chan struct{}, 1), stop: make(chan struct{}),
@@ -98,15 +102,16 @@ func (r *raw) flow(ctx context.Context, env *stream.Environment, l load) (outcom
 		f.payloads = append(f.payloads, payload)
 		f.messages = append(f.messages, amqp.NewMessage(payload))
 	}
-	consumer, err := env.NewConsumer(rawStream, f.take, stream.NewConsumerOptions().
-		SetOffset(stream.OffsetSpecification{}.Next()).SetManualCommit().SetCRCCheck(true))
-	if err != nil {
-		return outcome{}, err
-	}
-	f.producer, err = env.NewProducer(rawStream, stream.NewProducerOptions().
+	return f
+}
+
+// produce opens the producer on a stream. The channel that it returns is closed
+// when, after the producer's end, all confirms are counted.
+func (f *flow) produce(env *stream.Environment, name string) (_ <-chan struct{}, err error) {
+	f.producer, err = env.NewProducer(name, stream.NewProducerOptions().
 		SetQueueSize(rawQueue).SetBatchSize(rawQueue).SetConfirmationTimeOut(time.Minute))
 	if err != nil {
-		return outcome{}, errors.Join(err, consumer.Close())
+		return nil, err
 	}
 	confirms := f.producer.NotifyPublishConfirmation()
 	confirming := make(chan struct{})
@@ -114,6 +119,23 @@ func (r *raw) flow(ctx context.Context, env *stream.Environment, l load) (outcom
 		defer close(confirming)
 		f.confirm(confirms)
 	}()
+	return confirming, nil
+}
+
+func (r *raw) flow(ctx context.Context, env *stream.Environment, l load) (outcome, error) {
+	if err := declareRaw(env, rawStream); err != nil {
+		return outcome{}, err
+	}
+	f := newFlow(l)
+	consumer, err := env.NewConsumer(rawStream, f.take, stream.NewConsumerOptions().
+		SetOffset(stream.OffsetSpecification{}.Next()).SetManualCommit().SetCRCCheck(true))
+	if err != nil {
+		return outcome{}, err
+	}
+	confirming, err := f.produce(env, rawStream)
+	if err != nil {
+		return outcome{}, errors.Join(err, consumer.Close())
+	}
 	sender := make(chan error, 1)
 	go func() { sender <- f.send() }()
 
@@ -166,16 +188,8 @@ func (f *flow) send() error {
 		return paced(f.load.Rate, f.stop, &f.overslept, f.emit)
 	}
 	for number := uint64(1); ; number++ {
-		for f.sent.Load()-f.confirmed.Load() >= rawWindow {
-			f.waiting.Store(true)
-			if f.sent.Load()-f.confirmed.Load() >= rawWindow {
-				select {
-				case <-f.opened:
-				case <-f.stop:
-					return nil
-				}
-			}
-			f.waiting.Store(false)
+		if !f.room() {
+			return nil
 		}
 		select {
 		case <-f.stop:
@@ -186,6 +200,22 @@ func (f *flow) send() error {
 			return err
 		}
 	}
+}
+
+// room waits until the window is open; it reports false if sending is to stop.
+func (f *flow) room() bool {
+	for f.sent.Load()-f.confirmed.Load() >= rawWindow {
+		f.waiting.Store(true)
+		if f.sent.Load()-f.confirmed.Load() >= rawWindow {
+			select {
+			case <-f.opened:
+			case <-f.stop:
+				return false
+			}
+		}
+		f.waiting.Store(false)
+	}
+	return true
 }
 
 func (f *flow) emit(number uint64) error {

@@ -28,6 +28,8 @@ type row struct {
 	AtLeast, AtMost float64
 	Spread          float64
 	Samples         int
+
+	known bool // although it may be 0
 }
 
 // verdict is "ok", "MISSED", or "" for what is only shown.
@@ -106,7 +108,7 @@ func bounds(relay, raw []float64) []float64 {
 func (r *report) rows() []row {
 	var rows []row
 	add := func(w row) {
-		if w.Value > 0 {
+		if w.Value > 0 || w.known {
 			rows = append(rows, w)
 		}
 	}
@@ -130,11 +132,10 @@ func (r *report) rows() []row {
 	add(compare("relay, 8 → 8", "msg/s", many, "", nil))
 	add(compare("gateway, 8 → 8", "msg/s", r.rounds(cellMany, nameRabbitMQ, throughput), "bound", bounds(many, raw)))
 	add(compare("embedded, 8 → 8", "msg/s", r.rounds(cellMany, nameEmbedded, throughput), "relay", many))
-	for _, w := range r.delays() {
-		add(w)
-	}
-	for _, w := range r.costs() {
-		add(w)
+	for _, group := range [][]row{r.delays(), r.costs(), r.returns(), r.arrivals(), r.memories()} {
+		for _, w := range group {
+			add(w)
+		}
 	}
 	return rows
 }

@@ -37,6 +37,58 @@ func sample() report {
 	}}
 }
 
+// waited is an outcome of clients that waited for what was there.
+func waited(perSecond uint64, first ...time.Duration) outcome {
+	return outcome{Messages: perSecond, Elapsed: time.Second, First: first, Last: []time.Duration{2 * first[len(first)-1]}}
+}
+
+func TestRowsOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	counted := waited(10, 100*time.Millisecond, 600*time.Millisecond, 1200*time.Millisecond)
+	counted.Counted = true // and none
+	r := report{Results: []result{
+		{Cell: cell{Name: cellReconnect}, Rounds: map[string][]outcome{
+			nameRaw:      {waited(200_000, 10*time.Millisecond)},
+			nameRabbitMQ: {waited(100_000, 20*time.Millisecond)},
+		}},
+		{Cell: cell{Name: cellStrangers}, Rounds: map[string][]outcome{
+			nameRelay:    {waited(0, 50*time.Millisecond, 60*time.Millisecond, 100*time.Millisecond)},
+			nameRabbitMQ: {counted},
+		}},
+		{Cell: cell{Name: cellMute}, Rounds: map[string][]outcome{
+			nameRelay:    {{Idle: 40 << 10}},
+			nameRabbitMQ: {{Idle: 50 << 10, Full: 3 << 20}},
+		}},
+	}}
+	for _, c := range []struct {
+		measure            string
+		value, base, ratio float64
+		verdict            string
+	}{
+		{"gateway, reads what waits", 100_000, 200_000, 0.5, "MISSED"},
+		{"gateway, first of what waits", 20, 10, 2, ""},
+		{"relay, streams opened at once, p50", 60, 0, 0, ""},
+		{"gateway, first message of new identities, p50", 600, 60, 10, ""},
+		{"gateway, first message of new identities, max", 1200, 100, 12, ""},
+		{"  the slowest", 1200, 1000, 1.2, "MISSED"},
+		{"  all 10 of the slowest", 2400, 0, 0, ""},
+		{"  passes over the log for them", 0, 0, 0, ""},
+		{"gateway, memory of an idle session", 50, 40, 1.25, "ok"},
+		{"  of one that does not read, in addition", 3072, 1024, 3, "MISSED"},
+	} {
+		w := find(t, &r, c.measure)
+		if !near(w.Value, c.value) || !near(w.Base, c.base) || !near(w.Ratio, c.ratio) || w.verdict() != c.verdict {
+			t.Errorf("%s: %+v, verdict %q", c.measure, w, w.verdict())
+		}
+	}
+	r = sample() // without them
+	for _, w := range r.rows() {
+		if w.Value == 0 {
+			t.Errorf("%q was not measured", w.Measure)
+		}
+	}
+}
+
 func find(t *testing.T, r *report, measure string) row {
 	t.Helper()
 	for _, w := range r.rows() {

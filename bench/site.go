@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -21,11 +22,22 @@ const (
 // site is all that a run of this program has started.
 type site struct {
 	dir      string
+	self     string // this program
+	token    string // of the clients
 	options  options
 	services *services
 	children []*child
 	systems  map[string]system
-	profiles map[string]*child // gateways that can be profiled, by system
+	gateways map[string]*child // by system
+	profiles map[string]*child // those of them that can be profiled
+	commands map[string]launch
+}
+
+// launch is how a gateway is started.
+type launch struct {
+	command []string
+	environ []string
+	cpu     []process // who works for it
 }
 
 // openSite starts the systems. It must be closed.
@@ -34,7 +46,7 @@ func openSite(ctx context.Context, o options) (_ *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{dir: dir, options: o, systems: map[string]system{}, profiles: map[string]*child{}}
+	s := &site{dir: dir, options: o, systems: map[string]system{}, gateways: map[string]*child{}, profiles: map[string]*child{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -53,20 +65,18 @@ func openSite(ctx context.Context, o options) (_ *site, err error) {
 	return s, s.open(ctx)
 }
 
-func (s *site) open(ctx context.Context) error {
-	token, key, err := mint(s.dir)
-	if err != nil {
+func (s *site) open(ctx context.Context) (err error) {
+	var key string
+	if s.token, key, err = mint(s.dir); err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if s.self, err = os.Executable(); err != nil {
 		return err
 	}
 	broker := process{"broker", s.services.broker.PID}
-	clients := process{"clients", os.Getpid}
 	s.systems[nameRaw] = &raw{url: s.services.broker.URL(), cpu: []process{broker, clients}}
 
-	relay, err := s.child(ctx, nameRelay, nil, self, "-role", roleRelay)
+	relay, err := s.relay(ctx, nameRelay)
 	if err != nil {
 		return err
 	}
@@ -75,7 +85,7 @@ func (s *site) open(ctx context.Context) error {
 		cpu: []process{{"server", func() int { return relay.pid }}, clients},
 	}
 
-	serve, dev := []string{self, "-role", roleServe}, []string{self, "-role", roleDev}
+	serve, dev := []string{s.self, "-role", roleServe}, []string{s.self, "-role", roleDev}
 	if s.options.profile == "" {
 		binary, err := s.build(ctx)
 		if err != nil {
@@ -83,34 +93,68 @@ func (s *site) open(ctx context.Context) error {
 		}
 		serve, dev = []string{binary, "serve"}, []string{binary, "dev"}
 	}
-	for _, g := range []struct {
-		name    string
-		command []string
-		environ []string
-		cpu     []process
-	}{
-		{nameRabbitMQ, serve, []string{
+	common := []string{
+		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_JWT_KEY_FILE=" + key,
+		fmt.Sprintf("AETHER_STREAMS_RETENTION_MAX_BYTES=%d", retention(s.options)), "AETHER_LOG_FORMAT=json",
+	}
+	s.commands = map[string]launch{
+		nameRabbitMQ: {serve, append([]string{
 			"AETHER_RABBITMQ_STREAM_URL=" + s.services.broker.URL(), "AETHER_POSTGRES_URL=" + s.services.database.URL(),
-			"AETHER_POSTGRES_MIGRATE=true", "AETHER_STREAMS_SEGMENT_BYTES=100MiB", "AETHER_OPS_ADDR=off",
-		}, []process{broker}},
-		{nameEmbedded, dev, []string{"AETHER_DATA_DIR=" + filepath.Join(s.dir, "dev")}, nil},
-	} {
-		environ := append(g.environ,
-			"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_JWT_KEY_FILE="+key,
-			"AETHER_STREAMS_RETENTION_MAX_BYTES=500MiB", "AETHER_LOG_FORMAT=json")
-		c, err := s.child(ctx, g.name, environ, g.command[0], g.command[1:]...)
-		if err != nil {
+			"AETHER_POSTGRES_MIGRATE=true", "AETHER_STREAMS_SEGMENT_BYTES=100MiB", "AETHER_OPS_ADDR=127.0.0.1:0",
+		}, common...), []process{broker}},
+		nameEmbedded: {dev, append([]string{"AETHER_DATA_DIR=" + filepath.Join(s.dir, "dev")}, common...), nil},
+	}
+	for _, name := range []string{nameRabbitMQ, nameEmbedded} {
+		if err := s.gateway(ctx, name); err != nil {
 			return err
-		}
-		if s.options.profile != "" {
-			s.profiles[g.name] = c
-		}
-		s.systems[g.name] = &server{
-			title: g.name, target: target{addr: c.addr, token: token, codec: newCodec()},
-			cpu: append([]process{{"server", func() int { return c.pid }}, clients}, g.cpu...),
 		}
 	}
 	return nil
+}
+
+var clients = process{"clients", os.Getpid}
+
+// retention is how many bytes each stream keeps: what some seconds of a
+// saturated run store, and what must not be removed before it is read.
+func retention(o options) int64 {
+	const usual, envelope = 500 << 20, 128
+	return usual + int64(o.foreign)*int64(o.payload+envelope) + int64(o.mute)*muteBytes
+}
+
+// gateway starts a gateway, with settings in addition to its own, and makes it
+// the system of its name.
+func (s *site) gateway(ctx context.Context, name string, environ ...string) error {
+	how := s.commands[name]
+	c, err := s.child(ctx, name, append(slices.Clone(how.environ), environ...), how.command[0], how.command[1:]...)
+	if err != nil {
+		return err
+	}
+	s.gateways[name] = c
+	if s.options.profile != "" {
+		s.profiles[name] = c
+	}
+	s.systems[name] = &server{
+		title: name, target: target{addr: c.addr, token: s.token, codec: newCodec()},
+		cpu: append([]process{{"server", func() int { return c.pid }}, clients}, how.cpu...),
+	}
+	return nil
+}
+
+// restart ends a gateway and starts it again, as gateway does.
+func (s *site) restart(ctx context.Context, name string, environ ...string) error {
+	s.end(s.gateways[name])
+	return s.gateway(ctx, name, environ...)
+}
+
+// relay starts one.
+func (s *site) relay(ctx context.Context, name string) (*child, error) {
+	return s.child(ctx, name, nil, s.self, "-role", roleRelay)
+}
+
+// end ends a child before the others.
+func (s *site) end(c *child) {
+	c.close()
+	s.children = slices.DeleteFunc(s.children, func(other *child) bool { return other == c })
 }
 
 // child starts a server with the settings of the Go runtime that this process

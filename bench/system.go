@@ -31,6 +31,18 @@ type outcome struct {
 	Overslept uint64
 	// CPU is what each process used in Elapsed.
 	CPU map[string]time.Duration
+
+	// First and Last are how long clients waited, from the start of their
+	// connect, for the first and the last of the messages that were there
+	// before them.
+	First, Last []time.Duration
+	// Passes is how often the gateway opened the log for who was behind.
+	// Counted says whether it was asked.
+	Passes  uint64
+	Counted bool
+	// Idle is the memory of a session without messages, in bytes; Full what it
+	// takes in addition when it does not read what is there for it.
+	Idle, Full float64
 }
 
 // perSecond is the throughput.

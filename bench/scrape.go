@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// passes returns how often a gateway has opened the log for who was behind. It
+// reports false if the gateway cannot be asked: a baseline, or one in a child
+// of this program, which has no operators' port.
+func (s *site) passes(ctx context.Context, system string) (uint64, bool) {
+	c := s.gateways[system]
+	if c == nil {
+		return 0, false
+	}
+	log, err := os.ReadFile(c.log)
+	if err != nil {
+		return 0, false
+	}
+	addr := opsAddr(log)
+	if addr == "" {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, false
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, false
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return 0, false
+	}
+	v, err := metric(body, "aether_catch_ups_total")
+	return uint64(v), err == nil
+}
+
+// opsAddr finds in a gateway's log, in JSON, where its operators' port is; ""
+// if it has none.
+func opsAddr(log []byte) string {
+	scanner := bufio.NewScanner(bytes.NewReader(log))
+	for scanner.Scan() {
+		var line struct{ Msg, Ops string }
+		if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Msg == "serving" && line.Ops != "off" {
+			return line.Ops
+		}
+	}
+	return ""
+}
+
+// metric finds a metric without labels in the text that Prometheus reads.
+func metric(text []byte, name string) (float64, error) {
+	for line := range strings.Lines(string(text)) {
+		rest, ok := strings.CutPrefix(line, name+" ")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(rest) // the value, and perhaps a time
+		if len(words) == 0 {
+			break
+		}
+		return strconv.ParseFloat(words[0], 64)
+	}
+	return 0, fmt.Errorf("bench: there is no metric %s", name)
+}
