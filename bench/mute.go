@@ -13,7 +13,7 @@ import (
 // what the gateway is allowed to keep for each, and of idle ones, against idle
 // streams of the relay.
 func muteCell(o options, l load) cell {
-	l.Payload, l.Unacked = mutePayload, 256 // so that bytes are the limit, not messages
+	l.Payload, l.Unacked = mutePayload, 512 // so that bytes are the limit, not messages
 	return cell{
 		Name: cellMute, Title: fmt.Sprintf("%d sessions that do not read, %d MB each", o.mute, muteBytes/1_000_000), Load: l,
 		Systems: []string{nameRelay, nameRabbitMQ}, takes: time.Duration(15+o.mute/10) * time.Second,
@@ -24,7 +24,7 @@ func muteCell(o options, l load) cell {
 }
 
 const (
-	mutePayload = 8192
+	mutePayload = 4096
 	// muteBytes is what waits for each session.
 	muteBytes = 2_000_000
 	// muteQueue is what the gateway may keep of it in memory.
@@ -150,9 +150,11 @@ func (m *mute) listen(o *outcome, takers []*taker, each uint64) error {
 }
 
 // Ceilings of memory: times what the gateway is allowed to keep, and times an
-// idle stream of the relay.
+// idle stream of the relay. To the first come what the transport keeps for a
+// stream, the buffers' unused ends, and as much again as is alive, which the
+// collector allows itself.
 const (
-	ceilingMute = 2
+	ceilingMute = 3
 	ceilingIdle = 1.5
 )
 
