@@ -32,7 +32,7 @@ test-short: ## Run the quick tests: no race detector, no long ones
 
 .PHONY: test-rabbitmq4
 test-rabbitmq4: ## Test the RabbitMQ driver against RabbitMQ 4, in a Debian 13 chroot (root)
-	@scripts/test-rabbitmq4.sh
+	@scripts/rabbitmq4.sh
 
 .PHONY: check
 check: format-check vet lint generate-check tidy-check test ## Everything that a change has to pass

@@ -15,7 +15,11 @@ import (
 )
 
 const (
-	rpcTimeout = 3 * time.Second // one question to the broker; one that gets no answer is asked again on a new connection
+	// rpcTimeout bounds one question to the broker; one that gets no answer is
+	// asked again on a new connection. RabbitMQ 4 says no to a user or a virtual
+	// host only after three seconds of silence: less than that, and a typing
+	// error looks like a broker that is not there.
+	rpcTimeout = 3500 * time.Millisecond
 	heartbeat  = 2 * time.Second // a broker that hangs is noticed after two to three of them
 	stallLimit = 5 * time.Second // entries without any confirm for so long end their producer
 

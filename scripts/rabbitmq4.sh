@@ -2,15 +2,15 @@
 # Runs the tests of the RabbitMQ driver against RabbitMQ 4, which Debian 12 does not have: with
 # Debian 13's package in a directory of its own. Needs root and debootstrap; the first run
 # downloads some 250 MB, later ones use what is in .cache/. Arguments go to the test binary:
-#   scripts/test-rabbitmq4.sh -test.run Conformance -test.v
+#   scripts/rabbitmq4.sh -test.run Conformance -test.v
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD/.cache/debian13
 package=./internal/streams/rabbitmq
 
-[ "$(id -u)" = 0 ] || { echo "scripts/test-rabbitmq4.sh: needs root, for chroot" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "scripts/rabbitmq4.sh: needs root, for chroot" >&2; exit 1; }
 command -v debootstrap >/dev/null || {
-	echo "scripts/test-rabbitmq4.sh: needs debootstrap: apt-get install --no-install-recommends debootstrap" >&2
+	echo "scripts/rabbitmq4.sh: needs debootstrap: apt-get install --no-install-recommends debootstrap" >&2
 	exit 1
 }
 
