@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,8 +49,9 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 		grpcAddr: l.grpc.Addr(), httpAddr: l.http.Addr(),
 	}
 	g.health.OnChange = g.readyChanged
-	for name, check := range b.checks {
-		g.health.Register(name, check)
+	g.health.Hide(secrets(cfg)...)
+	for _, name := range slices.Sorted(maps.Keys(b.checks)) {
+		g.health.Register(name, b.checks[name])
 	}
 	g.core = gateway.New(gateway.Options{
 		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Verifier: v, Logger: log, Version: version.Version(),
@@ -58,7 +61,9 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 		MaxUnacked: int(cfg.Session.MaxUnacked), MaxWindow: int(cfg.Session.MaxUnackedLimit), QueueBytes: int(cfg.Session.QueueBytes),
 		Reflection: cfg.GRPC.Reflection,
 	})
-	g.health.Register("log", g.core.Router.Check)
+	for i := range g.core.Router.Partitions() {
+		g.health.Register(partitionCheck(i), func(context.Context) error { return g.core.Router.CheckPartition(i) })
+	}
 
 	// The HTTP ports answer from the beginning, so that whoever watches a start
 	// sees "not ready" and why; gRPC begins when sessions can be served.
@@ -114,9 +119,10 @@ func (g *running) readyChanged(ready bool) {
 
 // counts reads everything that the parts have counted.
 func (g *running) counts() metrics.Counts {
-	s, r := g.core.Sessions.Stats(), g.core.Router.Stats()
+	s, r, log := g.core.Sessions.Stats(), g.core.Router.Stats(), g.core.Router.Health()
 	return metrics.Counts{
 		Ready: g.ready.Load(), Sessions: g.core.Sessions.Count(),
+		Up: upNow(g.health.Last()), Unwritable: log.Unwritable, Unreadable: log.Unreadable,
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),
 		Stored: r.Stored.Load(), Duplicates: r.Duplicates.Load(), RefusedSends: r.Refused.Load(), Failed: r.Failed.Load(),
 		Live: r.Live.Load(), Shared: r.Shared.Load(), Redelivered: r.Redelivered.Load(), Expired: r.Expired.Load(), GivenUp: r.GivenUp.Load(),

@@ -1,10 +1,17 @@
 package metrics
 
+import "math"
+
 // Counts are what the parts of the gateway have counted since it started. They
 // count by themselves, in plain atomics, and are read when Prometheus asks.
 type Counts struct {
 	Ready    bool
 	Sessions int // connected now
+	// Up says of each dependency in use whether it works; its keys are those
+	// of [Dependencies].
+	Up map[string]bool
+	// Unwritable and Unreadable are partitions of the log in trouble.
+	Unwritable, Unreadable int
 
 	Connects, Refused, Ended, SlowReaders uint64 // sessions
 
@@ -28,6 +35,22 @@ var table = []metric{
 	{
 		Family{Name: "aether_ready", Type: "gauge", Help: "1 if the gateway is ready, else 0."},
 		read(func(c *Counts) bool { return c.Ready }),
+	},
+	{
+		Family{
+			Name: "aether_dependency_up", Type: "gauge", Help: "1 if what the gateway stands on works, else 0; only what it uses has a series.",
+			Label: "dependency", Values: Dependencies,
+		},
+		dependencies(),
+	},
+	{
+		Family{
+			Name: "aether_partitions_down", Type: "gauge", Help: "Partitions of the log that cannot be written, or read, now.",
+			Label: "what", Values: []string{"write", "read"},
+		},
+		[]func(*Counts) float64{
+			func(c *Counts) float64 { return float64(c.Unwritable) }, func(c *Counts) float64 { return float64(c.Unreadable) },
+		},
 	},
 	{
 		Family{Name: "aether_sessions", Type: "gauge", Help: "Sessions that are connected now."},
@@ -94,6 +117,26 @@ var table = []metric{
 		},
 		numbers(func(c *Counts) uint64 { return c.DamagedEntries }, func(c *Counts) uint64 { return c.DamagedEnvelopes }),
 	},
+}
+
+// Dependencies are all that a gateway may stand on.
+var Dependencies = []string{"log", "postgres", "redis", "disk"}
+
+// dependencies reads each one; NaN is no series.
+func dependencies() []func(*Counts) float64 {
+	all := make([]func(*Counts) float64, len(Dependencies))
+	for i, name := range Dependencies {
+		all[i] = func(c *Counts) float64 {
+			switch up, used := c.Up[name]; {
+			case !used:
+				return math.NaN()
+			case up:
+				return 1
+			}
+			return 0
+		}
+	}
+	return all
 }
 
 func numbers(fields ...func(*Counts) uint64) []func(*Counts) float64 {

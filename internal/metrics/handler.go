@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"net/http"
 	"time"
 
@@ -58,7 +59,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 			if m.Label != "" {
 				labels = m.Values[j : j+1]
 			}
-			to <- prometheus.MustNewConstMetric(c.descs[i], kind, value(&now), labels...)
+			if v := value(&now); !math.IsNaN(v) {
+				to <- prometheus.MustNewConstMetric(c.descs[i], kind, v, labels...)
+			}
 		}
 	}
 }

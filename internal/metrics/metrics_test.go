@@ -28,8 +28,13 @@ func TestHandler(t *testing.T) {
 		Ready: true, Sessions: 2, Connects: 3, Refused: 1, Ended: 10, SlowReaders: 11, Stored: 5, Duplicates: 12, RefusedSends: 2, Failed: 13,
 		Live: 3, Shared: 14, Redelivered: 15, Expired: 16, GivenUp: 1, CatchUps: 4, PositionsCommitted: 17, CommitFailures: 18,
 		DamagedEntries: 9, DamagedEnvelopes: 19,
+		Up: map[string]bool{"log": true, "postgres": false}, Unwritable: 20, Unreadable: 21,
 	})
 	for line := range strings.Lines(`aether_ready 1
+aether_dependency_up{dependency="log"} 1
+aether_dependency_up{dependency="postgres"} 0
+aether_partitions_down{what="write"} 20
+aether_partitions_down{what="read"} 21
 aether_sessions 2
 aether_connects_total{outcome="accepted"} 3
 aether_connects_total{outcome="refused"} 1
@@ -59,6 +64,9 @@ aether_build_info{version="v1"} 1
 		if !strings.Contains(got, "# HELP "+f.Name+" "+f.Help+"\n# TYPE "+f.Name+" "+f.Type+"\n") {
 			t.Errorf("%s is not served as it is described", f.Name)
 		}
+	}
+	if strings.Contains(got, `dependency="redis"`) {
+		t.Error("a dependency that is not used has a series")
 	}
 	if !strings.Contains(got, "go_goroutines") || !strings.Contains(scrape(t, Counts{}), "\naether_ready 0\n") {
 		t.Error("missing: Go's metrics, or readiness of a gateway that is not ready")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -43,6 +44,7 @@ type Health struct {
 	mu      sync.Mutex
 	names   []string
 	checks  map[string]Check
+	secrets []string
 	phase   error // why not ready whatever the checks say; nil when serving
 	serving bool
 	was     bool
@@ -64,6 +66,43 @@ func (h *Health) Register(name string, c Check) {
 		h.names = append(h.names, name)
 	}
 	h.checks[name] = c
+}
+
+// Hide sets texts, passwords say, that must not appear in a reason. It is for
+// before the first use; an empty one is ignored. What cannot be excluded in what
+// a dependency's client words is left out here.
+func (h *Health) Hide(secrets ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range secrets {
+		if s != "" {
+			h.secrets = append(h.secrets, s)
+		}
+	}
+}
+
+// hide is err without secrets.
+func (h *Health) hide(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	hidden := text
+	for _, s := range h.secrets {
+		hidden = strings.ReplaceAll(hidden, s, "***")
+	}
+	if hidden == text {
+		return err
+	}
+	return errors.New(hidden)
+}
+
+// Last returns what the checks said when they were asked last, without asking
+// them; nothing before that.
+func (h *Health) Last() []Result {
+	h.asking.Lock()
+	defer h.asking.Unlock()
+	return h.last
 }
 
 // Serving says that the gateway has started: from now on the checks decide.
@@ -148,7 +187,7 @@ func (h *Health) ask(ctx context.Context) []Result {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range checks {
-		wg.Go(func() { results[i].Err = run(ctx, checks[i]) })
+		wg.Go(func() { results[i].Err = h.hide(run(ctx, checks[i])) })
 	}
 	wg.Wait()
 	h.last, h.lastEnd = results, now()

@@ -54,6 +54,23 @@ func TestPublicPortGivesNoReasons(t *testing.T) {
 	}
 }
 
+// What a dependency's client words may hold the password that it was given.
+func TestReasonsHideSecrets(t *testing.T) {
+	t.Parallel()
+	h := &Health{}
+	h.Hide("", "s3cret", "s3cret%2f")
+	h.Register("postgres", func(context.Context) error { return errors.New("cannot dial postgres://u:s3cret%2f@db") })
+	h.Register("log partition 2", func(context.Context) error { return errors.New("cannot be written: no") })
+	h.Serving()
+	w := get(Operators(h, fakeMetrics), "GET", "/readyz")
+	if want := "not ready\npostgres: cannot dial postgres://u:***%2f@db\nlog partition 2: cannot be written: no\n"; w.Body.String() != want {
+		t.Errorf("got %q", w.Body)
+	}
+	if last := h.Last(); len(last) != 2 || last[0].Err == nil || strings.Contains(last[0].Err.Error(), "s3cret") {
+		t.Errorf("the last results are %v", last)
+	}
+}
+
 func TestReadinessFollowsLife(t *testing.T) {
 	t.Parallel()
 	var changes []bool

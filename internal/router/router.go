@@ -193,32 +193,6 @@ func (r *Router) partReady() {
 // Before that nobody can be served.
 func (r *Router) Ready() <-chan struct{} { return r.ready }
 
-// ErrUnready says that the log cannot be written or read at present.
-var ErrUnready = errors.New("router: the log is not available")
-
-// Check reports whether every partition can be written and read now.
-func (r *Router) Check(context.Context) error {
-	select {
-	case <-r.ready:
-	default:
-		return ErrUnready
-	}
-	for _, p := range r.parts {
-		if !p.healthy() {
-			return ErrUnready
-		}
-	}
-	return nil
-}
-
-func (p *partition) healthy() bool {
-	connected := p.writer.Connected()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	lagging := !p.lagSince.IsZero() && p.r.now().Sub(p.lagSince) > lagTolerance
-	return connected && p.handover && !lagging
-}
-
 // commitAll commits positions about once a second. It has a goroutine of its
 // own, so that a store that hangs delays positions only.
 func (r *Router) commitAll(ctx context.Context) {

@@ -162,6 +162,13 @@ func (f *fixture) reconnect() {
 func (f *fixture) comeBack() {
 	f.t.Helper()
 	eventually(f.t, "the loss of the connection", func() bool { return !f.Connected() })
+	f.letIn()
+}
+
+// letIn waits for the connection of a writer that had none: an attempt may be
+// on its way already.
+func (f *fixture) letIn() {
+	f.t.Helper()
 	f.clock.AdvanceUntil(f.t, longestPause, "the connection", f.Connected)
 }
 

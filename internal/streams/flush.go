@@ -65,13 +65,16 @@ func (w *Writer[T]) run() {
 			w.o.Logger.Info("writer connected", "failures", failures)
 			failures = 0
 			before := w.o.Clock.Now()
-			if why := w.serve(s, p); !errors.Is(why, errStopped) {
+			why := w.serve(s, p)
+			w.inTrouble(why)
+			if !errors.Is(why, errStopped) {
 				w.o.Logger.Warn("writer lost its connection", "error", why)
 			}
 			if w.o.Clock.Now().Sub(before) > retry.MaxInterval {
 				retry.Reset()
 			}
 		case !errors.Is(err, errStopped):
+			w.inTrouble(err)
 			if failures++; failures == 1 {
 				w.o.Logger.Warn("writer cannot connect; it keeps trying", "error", err)
 			}
@@ -126,6 +129,7 @@ func (w *Writer[T]) serve(s *session, p Producer) (why error) {
 
 	w.mu.Lock()
 	w.session = nil
+	w.trouble = errLost
 	w.downSince = w.o.Clock.Now()
 	w.mu.Unlock()
 	close(s.stop)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 )
 
 // TailOptions configure a [Tail]. Driver and Handle are required.
@@ -46,6 +47,8 @@ type Tail struct {
 	last     uint64 // offset of the last entry handled
 	handled  bool   // there is such an entry
 
+	trouble atomic.Pointer[error] // why there is no connection; nil: there is one
+
 	reset    chan struct{} // buffered
 	stop     chan struct{}
 	stopOnce sync.Once
@@ -82,6 +85,7 @@ func NewTail(o TailOptions) *Tail {
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	t.inTrouble(errConnecting)
 	go t.run()
 	return t
 }
@@ -114,13 +118,15 @@ func (t *Tail) run() {
 			t.o.Logger.Info("tail connected", "failures", failures)
 			failures = 0
 			before := t.o.Clock.Now()
-			t.serve(o, c)
+			t.inTrouble(nil)
+			t.inTrouble(t.serve(o, c))
 			if t.o.Clock.Now().Sub(before) > retry.MaxInterval {
 				retry.Reset()
 			}
 		default:
 			// A consumer that comes late may already be handing entries over.
 			close(o.over)
+			t.inTrouble(err)
 			if failures++; failures == 1 && !errors.Is(err, errStopped) {
 				t.o.Logger.Warn("tail cannot connect; it keeps trying", "error", err)
 			}
@@ -141,8 +147,8 @@ func (t *Tail) from() Start {
 }
 
 // serve hands entries on until the connection ends, is reset, or the tail is
-// closed.
-func (t *Tail) serve(o *opening, c Consumer) {
+// closed, and returns which.
+func (t *Tail) serve(o *opening, c Consumer) error {
 	select {
 	case <-t.reset: // was meant for an earlier connection
 	default:
@@ -173,6 +179,7 @@ func (t *Tail) serve(o *opening, c Consumer) {
 	if !t.guard.close(c) {
 		t.o.Logger.Warn("a consumer does not close; it is left behind")
 	}
+	return err
 }
 
 // handle hands an entry on if its opening is not over and the entry is new.

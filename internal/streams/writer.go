@@ -127,10 +127,11 @@ type Writer[T any] struct {
 	storedID  uint64      // last publishing id confirmed
 	session   *session    // nil while there is no connection
 	downSince time.Time
-	wantItem  bool // the sender sleeps until there is something to send
-	wantRoom  bool // the sender sleeps until an entry is confirmed
-	armed     bool // the janitor's timer runs
-	telling   bool // Settled is being called for batches that are in no list
+	trouble   error // why there is no session, while there is none
+	wantItem  bool  // the sender sleeps until there is something to send
+	wantRoom  bool  // the sender sleeps until an entry is confirmed
+	armed     bool  // the janitor's timer runs
+	telling   bool  // Settled is being called for batches that are in no list
 	waiters   []waiter
 	closing   bool
 	fatal     error
@@ -178,6 +179,7 @@ func NewWriter[T any](o WriterOptions[T]) *Writer[T] {
 		guard:     guard{clock: o.Clock},
 		tick:      max(o.Timeout/10, time.Millisecond),
 		downSince: o.Clock.Now(),
+		trouble:   errConnecting,
 		stop:      make(chan struct{}),
 		closed:    make(chan struct{}),
 	}
