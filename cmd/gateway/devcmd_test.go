@@ -39,7 +39,7 @@ func TestDev(t *testing.T) {
 	dir := t.TempDir()
 	g := launchDev(t, dir)
 	for path, want := range map[string]string{
-		"/healthz": "alive", "/readyz": "log: ok", "/metrics": "aether_ready 1", "/": "Aether Gateway",
+		"/healthz": "alive", "/readyz": "log partition 0: ok", "/metrics": "aether_ready 1", "/": "Aether Gateway",
 	} {
 		if status, body := get(t, "http://"+g.http+path); status != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", path, status, body)

@@ -72,10 +72,11 @@ func TestServe(t *testing.T) {
 	if status, body := get(t, "http://"+g.http+"/readyz"); status != 503 || body != "not ready\n" {
 		t.Errorf("/readyz: %d %q", status, body)
 	}
-	if status, body := get(t, "http://"+ops[1]+"/readyz"); status != 503 || !strings.Contains(body, "\npostgres: ") || !strings.Contains(body, "\nlog: ok\n") {
+	if status, body := get(t, "http://"+ops[1]+"/readyz"); status != 503 || !strings.Contains(body, "\npostgres: ") || !strings.Contains(body, "\nlog partition 1: ok\n") {
 		t.Errorf("/readyz of operators: %d %q", status, body)
 	}
-	if status, body := get(t, "http://"+ops[1]+"/metrics"); status != 200 || !strings.Contains(body, "aether_ready 0") {
+	if status, body := get(t, "http://"+ops[1]+"/metrics"); status != 200 || !strings.Contains(body, "aether_ready 0") ||
+		!strings.Contains(body, "aether_dependency_up{dependency=\"postgres\"} 0") || !strings.Contains(body, "aether_dependency_up{dependency=\"log\"} 1") {
 		t.Errorf("/metrics of operators: %d", status)
 	}
 	if status, _ := get(t, "http://"+g.http+"/healthz"); status != 200 {
