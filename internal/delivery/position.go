@@ -48,6 +48,20 @@ func (in *Inbox) Committed() {
 	in.saved = in.commit
 }
 
+// Saved returns the position that the store has, [NoPosition] if none.
+func (in *Inbox) Saved() int64 {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	return in.saved
+}
+
+// SetSaved records a position that was stored for the inbox before it was fed.
+func (in *Inbox) SetSaved(position int64) {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.saved, in.commit = position, position
+}
+
 // Uncommitted records that the store has not taken what was handed to it.
 func (in *Inbox) Uncommitted() {
 	in.box.mu.Lock()

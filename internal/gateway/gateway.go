@@ -27,7 +27,7 @@ import (
 type Options struct {
 	Driver    streams.Driver
 	Placement streams.Placement
-	Positions store.Positions
+	Positions router.Store
 	// Members keeps who is a member of which workspace; nil keeps it in memory
 	// only.
 	Members  store.Members

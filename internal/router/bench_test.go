@@ -10,7 +10,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
-	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 )
@@ -20,7 +19,7 @@ import (
 // not sent.
 func BenchmarkPair(b *testing.B) {
 	log := streamstest.NewMemory(1)
-	r := New(Options{Driver: log.Driver(), Placement: streams.Placement{Partitions: 1}, Positions: &memoryStore{rows: map[string]store.Commit{}}})
+	r := New(Options{Driver: log.Driver(), Placement: streams.Placement{Partitions: 1}, Positions: newMemoryStore()})
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

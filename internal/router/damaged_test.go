@@ -55,8 +55,8 @@ func TestDamagedEnvelopeIsTold(t *testing.T) {
 			p.mu.Lock() // the gaps are told under it, or by c's pump above
 			defer p.mu.Unlock()
 			for _, s := range []*session{b, c} {
-				if len(s.gaps) != 1 || s.gaps[0].Reason != GapDamaged {
-					t.Errorf("%s was told %v", s.name, s.gaps)
+				if told := s.told(); len(told) != 1 || told[0].Reason != GapDamaged {
+					t.Errorf("%s was told %v", s.name, told)
 				}
 			}
 		})

@@ -24,6 +24,9 @@ type reading interface {
 	starve(position int64)
 	// claim makes who the feeder; false means that it is gone.
 	claim(who delivery.Feeder) bool
+	// leapOver moves at if what lies before e is all that had to be read up to
+	// some later place (C5).
+	leapOver(e streams.Entry)
 	// join prepares for the tail. The partition's lock is held.
 	join()
 	tellDamaged(offset uint64)
@@ -40,6 +43,19 @@ type inbox struct {
 
 	fence   uint64 // the last origin_seq given when it joined (S2); under the partition's lock
 	holding bool   // is in the partition's list; under its lock
+
+	origin origin // as the store had it
+	leap   leap   // of the feeder (C5)
+
+	// Under the partition's lock: the note of absence as it was read last, and
+	// whether, and where, the tail was joined since (C6).
+	note     uint64
+	noted    bool
+	joined   bool
+	joinedAt int64
+	// Whether it may be fed (C2).
+	begun, suspected, recreated bool
+	recreatedEnd                int64
 }
 
 var _ reading = (*inbox)(nil)
@@ -60,7 +76,14 @@ func (in *inbox) take(v *envelope.View, position uint64, own bool) bool {
 func (in *inbox) advance(position int64)         { in.Advance(position) }
 func (in *inbox) starve(position int64)          { in.Starve(position) }
 func (in *inbox) claim(who delivery.Feeder) bool { return in.Feed(who) }
-func (in *inbox) join()                          { in.fence = in.p.seq }
+
+func (in *inbox) join() {
+	in.fence = in.p.seq
+	in.leap = leap{}
+	if !in.joined {
+		in.joined, in.joinedAt = true, in.p.tailAt
+	}
+}
 
 func (in *inbox) tellDamaged(offset uint64) {
 	in.sub.gap(Gap{Topic: in.Address, Reason: GapDamaged, FirstMissing: uint64(streams.At(offset, 0)), HasFirst: true})
@@ -115,7 +138,11 @@ func (p *partition) catchUp(rd reading) {
 // handOn gives a reading what concerns it of an entry. It reports false if
 // there was no room for what comes after upTo; the reading is to starve then.
 func (p *partition) handOn(rd reading, e streams.Entry) (upTo int64, ok bool) {
+	rd.leapOver(e)
 	at := rd.at()
+	if at >= endOf(e.Offset) {
+		return at, true
+	}
 	it := streams.Open(e.Data)
 	var v envelope.View
 	malformed := false

@@ -130,14 +130,26 @@ type watchedStore struct {
 func (s *watchedStore) Commit(ctx context.Context, list []store.Commit) error {
 	at := s.m.clock.Add(1)
 	err := s.memoryStore.Commit(ctx, list)
-	if err == nil {
-		s.m.mu.Lock()
-		for _, c := range list {
-			s.m.commits = append(s.m.commits, commitSeen{c, at})
-		}
-		s.m.mu.Unlock()
-	}
+	s.committed(list, at, err)
 	return err
+}
+
+func (s *watchedStore) CommitClean(ctx context.Context, list []store.Commit) error {
+	at := s.m.clock.Add(1)
+	err := s.memoryStore.CommitClean(ctx, list)
+	s.committed(list, at, err)
+	return err
+}
+
+func (s *watchedStore) committed(list []store.Commit, at uint64, err error) {
+	if err != nil {
+		return
+	}
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	for _, c := range list {
+		s.m.commits = append(s.m.commits, commitSeen{c, at})
+	}
 }
 
 func (m *model) random(name string, n int) *rand.Rand {

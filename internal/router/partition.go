@@ -49,6 +49,10 @@ type partition struct {
 	lines   lines
 	// returning is what senders wait for that are new here (M2).
 	returning returning
+	absent  absences
+	// suspects have positions beyond what the tail has shown (delivery rule C2);
+	// at most the inboxes of this partition.
+	suspects []suspect
 	// unknown holds what the sender was told may or may not be stored, until
 	// it is stored; as many as the writer keeps unconfirmed.
 	unknown map[uint64]struct{}
@@ -189,9 +193,15 @@ func (p *partition) show(v *envelope.View, position int64) {
 		if t := p.find(v.Topic); t != nil {
 			p.hand(t, v, position, own)
 		}
+		if len(p.absent.own) > 0 {
+			p.shownTo(v.Topic, position)
+		}
 	}
 	if own {
 		p.seen = max(p.seen, v.Seq)
+		if len(p.suspects) > 0 {
+			p.judge(v.Seq, position)
+		}
 		if len(p.holding) > 0 {
 			p.unfence(p.seen, position)
 		}
@@ -349,6 +359,8 @@ func (p *partition) tick(now time.Time) {
 		reset, p.lagSince = true, time.Time{}
 	}
 	p.seenIDs.expire(now)
+	p.sweepAbsences(now)
+	p.retrySuspects(now)
 	p.mu.Unlock()
 	if reset {
 		p.r.log.Warn("the tail of a partition hangs and is opened anew", "partition", p.id)

@@ -187,9 +187,10 @@ func (r *reader) read(ctx context.Context, p *pass) error {
 	}
 }
 
-// handle shows an entry to everybody whom the pass serves. Who is full leaves,
-// who has come as far as the ring reaches goes on from there by itself: its own
-// pump may be stuck with a client that does not read.
+// handle shows an entry to everybody whom the pass serves. Who is full leaves;
+// who has leapt ahead waits for another pass; who has come as far as the ring
+// reaches goes on from there by itself: its own pump may be stuck with a client
+// that does not read.
 func (r *reader) handle(e streams.Entry, p *pass) {
 	end := endOf(e.Offset)
 	for _, rd := range r.board(p, end) {
@@ -199,7 +200,7 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 			rd.starve(upTo)
 			continue
 		}
-		if r.p.covers(rd.at()) {
+		if at := rd.at(); at > end || r.p.covers(at) {
 			r.remove(rd)
 			r.p.r.spawn(func(context.Context) { r.p.catchUp(rd) })
 		}

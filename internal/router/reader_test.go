@@ -7,6 +7,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/streams"
 )
 
 // eager is a reading that is full at first, and whose pump has read everything
@@ -56,6 +57,7 @@ func (r *eager) starve(position int64) {
 
 func (r *eager) wants([]byte) bool              { return true }
 func (r *eager) claim(who delivery.Feeder) bool { return true }
+func (r *eager) leapOver(streams.Entry)         {}
 func (r *eager) join()                          { close(r.fed) }
 func (r *eager) tellDamaged(uint64)             {}
 

@@ -15,7 +15,7 @@ import (
 const (
 	defaultMaxPayload = 1_000_000
 	defaultRingBytes  = 16 << 20
-
+	// defaultPublishTimeout is the writer's too.
 	defaultPublishTimeout = 5 * time.Second
 	// publishLinger lets a message be on its way to its receiver before the
 	// log is woken.
@@ -33,11 +33,18 @@ const (
 	lagTolerance = 2 * time.Second
 )
 
+// Store is what a router needs of the store.
+type Store interface {
+	store.Positions
+	store.Notes
+	store.Marks
+}
+
 // Options configure a [Router]. Driver, Placement and Positions are required.
 type Options struct {
 	Driver    streams.Driver
 	Placement streams.Placement
-	Positions store.Positions
+	Positions Store
 	// Presence is this gateway among its peers: who is held, and notices. Nil:
 	// it has none.
 	Presence presence.Gateway
@@ -63,7 +70,7 @@ type Options struct {
 type Router struct {
 	driver     streams.Driver
 	placement  streams.Placement
-	positions  store.Positions
+	positions  Store
 	log        *slog.Logger
 	now        func() time.Time
 	maxPayload int
@@ -76,6 +83,11 @@ type Router struct {
 	members        *Members
 	stats          Stats
 	repeats        repeats
+	notes          notesWriter
+	// noteValid is how long a note that was stored counts, noteTimeout how long
+	// a statement may take, noteLimit how long a send waits for a note.
+	noteValid, noteTimeout, noteLimit time.Duration
+	cleanWindow                       time.Duration
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -115,6 +127,10 @@ func New(o Options) *Router {
 		o.PublishTimeout = defaultPublishTimeout
 	}
 	r.publishTimeout = o.PublishTimeout
+	r.notes = notesWriter{r: r, wake: make(chan struct{}, 1)}
+	r.noteValid = noteValidFor(o.Presence)
+	r.noteTimeout, r.noteLimit = noteTimes(o.PublishTimeout)
+	r.cleanWindow = cleanWindow(o.PublishTimeout)
 	r.named = newBacklog(r, nil)
 	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -132,6 +148,7 @@ func New(o Options) *Router {
 	r.spawn(r.run)
 	r.spawn(r.followMembers)
 	r.spawn(r.commitAll)
+	r.spawn(r.notes.run)
 	return r
 }
 
@@ -257,6 +274,7 @@ func (r *Router) run(ctx context.Context) {
 			r.members.forget()
 			for _, p := range r.parts {
 				p.tidyGroups(r.now())
+				p.tidyAbsences(r.now())
 			}
 		}
 		n++
@@ -276,13 +294,14 @@ func (r *Router) commit(ctx context.Context) {
 	r.mu.Unlock()
 	var list []store.Commit
 	for _, s := range subs {
-		list = append(list, s.commits(false)...)
-	}
-	if len(list) == 0 {
-		return
+		list = append(list, s.commits()...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
+	defer r.deleteNotes(ctx, subs)
+	if len(list) == 0 {
+		return
+	}
 	if err := r.positions.Commit(ctx, list); err != nil {
 		r.stats.CommitFailures.Add(1)
 		r.log.Warn("positions could not be committed; they are tried again with the next ones", "positions", len(list), "error", err)

@@ -3,6 +3,9 @@ package router
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +16,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
-	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 )
@@ -29,11 +31,12 @@ type world struct {
 	log   *streamstest.Memory
 	store *memoryStore
 	r     *Router
+	epoch atomic.Uint64
 }
 
 func setup(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, log: streamstest.NewMemory(1), store: &memoryStore{rows: map[string]store.Commit{}}}
+	w := &world{t: t, log: streamstest.NewMemory(1), store: newMemoryStore()}
 	w.start(change...)
 	return w
 }
@@ -76,8 +79,17 @@ type session struct {
 	sub    *Subscription
 	batch  delivery.Batch
 	queue  []*aetherv1.DownstreamMessage
-	gaps   []Gap
 	left   bool
+
+	mu   sync.Mutex
+	gaps []Gap
+}
+
+// told returns the gaps that it was told.
+func (s *session) told() []Gap {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.gaps)
 }
 
 func (w *world) agent(spec string, o delivery.Options) *session {
@@ -110,8 +122,12 @@ func (w *world) join(p *acl.Principal, name string, o delivery.Options, reads Re
 	w.t.Helper()
 	s := &session{w: w, name: name, box: delivery.NewMailbox(o)}
 	s.sender = w.r.NewSender(p, name, s.box, func() { w.t.Errorf("%s overflowed", name) })
-	reads.Identity, reads.Epoch = name, 1
-	reads.Gap = func(g Gap) { s.gaps = append(s.gaps, g) }
+	reads.Identity, reads.Epoch, reads.Workspace = name, w.epoch.Add(1), "w"
+	reads.Gap = func(g Gap) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.gaps = append(s.gaps, g)
+	}
 	sub, err := w.r.Subscribe(context.Background(), s.box, reads)
 	if err != nil {
 		w.t.Fatal(err)

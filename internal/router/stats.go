@@ -16,6 +16,9 @@ type Stats struct {
 	CatchUps atomic.Uint64
 	// Commits counts positions stored, CommitFailures statements that failed.
 	Commits, CommitFailures atomic.Uint64
+	// Notes counts notes of absence that were stored, NoteFailures statements
+	// for them that failed.
+	Notes, NoteFailures atomic.Uint64
 	// DamagedEnvelopes and DamagedEntries count what could not be read.
 	DamagedEnvelopes, DamagedEntries atomic.Uint64
 }

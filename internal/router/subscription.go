@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/acl"
@@ -44,6 +45,11 @@ type Reads struct {
 	// Identity is the session's identity string; its own broadcasts are
 	// recognised by it.
 	Identity string
+	// Workspace is whose quota counts what is kept of the session.
+	Workspace string
+	// Ends are the log's ends before its lease was taken ([Router.Ends]); nil
+	// is now.
+	Ends Ends
 	// Echo asks for its own broadcasts.
 	Echo bool
 	// Epoch is the fencing number of its lease.
@@ -57,6 +63,7 @@ type Subscription struct {
 	r       *Router
 	box     *delivery.Mailbox
 	reads   Reads
+	ends    Ends
 	inboxes []*inbox
 	listens []listening
 	worker  *member
@@ -71,7 +78,10 @@ type listening struct {
 // Subscribe makes all subscriptions or none. Deliveries go to box from now
 // on. The caller must call [Subscription.Leave].
 func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Reads) (*Subscription, error) {
-	s := &Subscription{r: r, box: box, reads: reads, again: newBacklog(r, nil)}
+	s := &Subscription{r: r, box: box, reads: reads, ends: reads.Ends, again: newBacklog(r, nil)}
+	if s.ends == nil {
+		s.ends = r.Ends()
+	}
 	for _, address := range reads.Exclusive {
 		if err := s.open(ctx, address); err != nil {
 			return nil, err
@@ -82,6 +92,12 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 	}
 	for _, in := range s.inboxes {
 		if err := in.p.attach(in); err != nil {
+			s.detach()
+			return nil, err
+		}
+	}
+	for _, in := range s.inboxes {
+		if err := s.locate(ctx, in); err != nil {
 			s.detach()
 			return nil, err
 		}
@@ -101,23 +117,26 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 	}
 	r.register(s)
 	for _, in := range s.inboxes {
-		in.Starve(in.At())
+		in.p.mu.Lock()
+		in.p.startReading(in)
+		in.p.mu.Unlock()
 	}
 	return s, nil
 }
 
 // open adds the inbox of one exclusive address, at its committed position.
 func (s *Subscription) open(ctx context.Context, address string) error {
-	position, known, err := s.r.positions.Position(ctx, address, address)
+	p := s.r.parts[s.r.placement.Of(address)]
+	o, err := s.begin(ctx, address, p)
 	if err != nil {
-		return fmt.Errorf("position of %s: %w", address, err)
+		return err
 	}
-	s.add(s.r.parts[s.r.placement.Of(address)], address, address, position, known)
+	s.add(p, address, address, o)
 	return nil
 }
 
-func (s *Subscription) add(p *partition, topic, key string, position uint64, known bool) *inbox {
-	in := &inbox{Inbox: s.box.NewInbox(key, key, position, known), p: p, sub: s, topic: topic}
+func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
+	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, origin: o}
 	in.Owner = in
 	in.Now, in.Expired = s.r.nowMS, s.r.countExpired
 	in.Repeats = s.r.repeats.get(key)
@@ -150,24 +169,59 @@ func (s *Subscription) openEvents(ctx context.Context) error {
 	}
 	if !set.IsAll() {
 		for _, ws := range set.Names() {
-			topic := eventPrefix + ws
-			p := s.r.parts[s.r.placement.Of(topic)]
-			position, known := at[topic]
-			if all, ok := at[anyEventKey(p.id)]; ok && (!known || all > position) {
-				position, known = all, true
+			if err := s.openEvent(ctx, eventPrefix+ws, at); err != nil {
+				return err
 			}
-			s.add(p, topic, topic, position, known)
 		}
 		return nil
 	}
 	for _, p := range s.r.parts {
-		key := anyEventKey(p.id)
-		position, known := at[key]
-		in := s.add(p, anyEvent, key, position, known)
-		in.Skip = func(topic []byte, position uint64) bool {
-			done, ok := at[string(topic)]
-			return ok && position <= done
+		if err := s.openAnyEvent(ctx, p, at); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// openEvent adds the inbox of one event address. How its last session ended
+// says nothing if the other kind of engine has read it since.
+func (s *Subscription) openEvent(ctx context.Context, topic string, at map[string]uint64) error {
+	p := s.r.parts[s.r.placement.Of(topic)]
+	o, err := s.begin(ctx, topic, p)
+	if err != nil {
+		return err
+	}
+	if all, ok := at[anyEventKey(p.id)]; ok {
+		o.mark = store.Mark{}
+		if !o.known || all > o.position {
+			o.position, o.known = all, true
+		}
+	}
+	s.add(p, topic, topic, o)
+	return nil
+}
+
+// openAnyEvent adds the inbox of all event addresses of a partition. Without a
+// position of its own it begins where the other kind of engine is least far.
+func (s *Subscription) openAnyEvent(ctx context.Context, p *partition, at map[string]uint64) error {
+	key := anyEventKey(p.id)
+	o, err := s.begin(ctx, key, p)
+	if err != nil {
+		return err
+	}
+	for topic, position := range at {
+		if strings.HasPrefix(topic, anyEvent) || s.r.placement.Of(topic) != p.id {
+			continue
+		}
+		o.mark = store.Mark{}
+		if !o.own && (!o.known || position < o.position) {
+			o.position, o.known = position, true
+		}
+	}
+	in := s.add(p, anyEvent, key, o)
+	in.Skip = func(topic []byte, position uint64) bool {
+		done, ok := at[string(topic)]
+		return ok && position <= done
 	}
 	return nil
 }
@@ -178,22 +232,18 @@ var errTaken = errors.New("router: the address is read by another session")
 func (p *partition) attach(in *inbox) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := in.At(); at > p.tailAt && len(p.recent.entries) > 0 {
-		// Delivery rule C2: the log ends below what was committed.
-		in.sub.gap(Gap{Topic: in.Address, Reason: GapRecreated, FirstMissing: uint64(p.tailAt + 1), HasFirst: true})
-		in.Jump(p.tailAt)
-	}
-	if in.topic == anyEvent {
-		if p.wild != nil {
-			return errTaken
-		}
+	switch {
+	case in.topic == anyEvent && p.wild == nil:
 		p.wild = in
-		return nil
-	}
-	if p.targets[in.topic] != nil {
+	case in.topic != anyEvent && p.targets[in.topic] == nil:
+		p.targets[in.topic] = &in.target
+	default:
 		return errTaken
 	}
-	p.targets[in.topic] = &in.target
+	if in.At() > p.tailAt {
+		p.suspectEnd(in)
+	}
+	p.heldHere(in.topic)
 	return nil
 }
 
@@ -205,6 +255,7 @@ func (p *partition) detach(in *inbox) {
 	if t := p.targets[in.topic]; t != nil && t.inbox == in {
 		delete(p.targets, in.topic)
 	}
+	p.forgetSuspect(in)
 	for i, other := range p.holding {
 		if other == in {
 			p.holding = append(p.holding[:i], p.holding[i+1:]...)
@@ -258,17 +309,14 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 		// Before the commit: the watermark may rise in between.
 		s.r.repeats.set(in.Address, in.Handed(in.watermark()))
 	}
-	commits := s.commits(true)
+	clean, other := s.finals()
 	s.detach()
-	if len(commits) == 0 {
-		return
-	}
-	if err := s.r.positions.Commit(ctx, commits); err != nil {
+	if err := s.commitFinals(ctx, clean, other); err != nil {
 		s.r.stats.CommitFailures.Add(1)
 		s.r.log.Warn("positions of an ended session could not be committed; its last messages will come again", "error", err)
 		return
 	}
-	s.r.stats.Commits.Add(uint64(len(commits)))
+	s.r.stats.Commits.Add(uint64(len(clean) + len(other)))
 }
 
 // awaitTail waits until the log has shown every live delivery, so that those
@@ -307,15 +355,15 @@ func (p *partition) expecting(in *inbox) bool {
 }
 
 // commits returns the positions worth committing: those that moved by a
-// delivery of their own, or all if final.
-func (s *Subscription) commits(final bool) []store.Commit {
+// delivery of their own, and those that a note waits for.
+func (s *Subscription) commits() []store.Commit {
 	var list []store.Commit
 	for _, in := range s.inboxes {
-		if !in.Due() && !final {
+		if !in.Due() && !in.owesCommit() {
 			continue
 		}
 		position := in.watermark()
-		if position == none || !in.Committing(position, final) {
+		if position == none || !in.Committing(position, false) {
 			continue
 		}
 		list = append(list, store.Commit{

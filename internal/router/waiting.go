@@ -105,7 +105,7 @@ func (p *partition) gate(s *Sender, d *draft) *gate {
 			return g
 		}
 	}
-	return nil
+	return p.absenceGate(d.envelope.Topic, d.envelope.Workspace)
 }
 
 // hold puts a send at the end of a line.

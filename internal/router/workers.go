@@ -6,6 +6,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/streams"
 )
 
 // group is the workers of one implementation, who compete for its messages
@@ -160,6 +161,8 @@ func (g *group) claim(who delivery.Feeder) bool {
 }
 
 func (g *group) join() {}
+
+func (g *group) leapOver(streams.Entry) {}
 
 func (g *group) tellDamaged(uint64) {}
 

@@ -142,6 +142,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	}
 	s.identity = id.String()
 	s.kind = id.Kind
+	ends := m.o.Router.Ends() // before the lease: what comes later is not noted
 	if err := m.acquire(ctx, s, init.GetResumeSessionId()); err != nil {
 		return nil, err
 	}
@@ -153,6 +154,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	}
 	reads := subscriptions(&s.principal, id)
 	reads.Identity, reads.Epoch, reads.Echo, reads.Gap = s.identity, s.lease.Epoch, init.GetDelivery().GetEcho(), s.gap
+	reads.Workspace, reads.Ends = principal.Workspace, ends
 	if s.sub, err = m.o.Router.Subscribe(ctx, s.box, reads); err != nil {
 		m.release(s)
 		m.o.Logger.Error("a session could not be subscribed", "identity", s.identity, "error", err)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
+	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
-	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/embedded"
@@ -36,7 +36,7 @@ const Secret = "a-secret-of-tests-that-protects-nothing"
 type Option func(*gateway.Options)
 
 // On makes the gateway use a given log and store.
-func On(driver streams.Driver, partitions int, positions store.Positions) Option {
+func On(driver streams.Driver, partitions int, positions router.Store) Option {
 	return func(o *gateway.Options) {
 		o.Driver, o.Placement, o.Positions = driver, streams.Placement{Partitions: partitions}, positions
 	}
