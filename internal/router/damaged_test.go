@@ -45,6 +45,7 @@ func TestDamagedEnvelopeIsTold(t *testing.T) {
 			entry = streams.AppendEnvelope(entry, e.Append(nil))
 			w.foreign(spoil(entry, at))
 			b.wants("good")
+			w.left("c")
 			c := w.agent("c", client(0))
 			c.pump()
 			a := w.agent("a", client(0))

@@ -79,11 +79,11 @@ func (w *notesWriter) writeNotes(ctx context.Context) bool {
 	if len(asked) == 0 {
 		return false
 	}
+	now := w.r.now() // not later than the note
 	bounded, cancel := context.WithTimeout(ctx, w.r.noteTimeout)
 	stored, err := w.r.positions.NoteAbsence(bounded, notes)
 	cancel()
 	w.tell(ctx, err, len(notes))
-	now := w.r.now()
 	for i, n := range asked {
 		n.p.mu.Lock()
 		switch {

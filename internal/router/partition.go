@@ -49,7 +49,7 @@ type partition struct {
 	lines   lines
 	// returning is what senders wait for that are new here (M2).
 	returning returning
-	absent  absences
+	absent    absences
 	// suspects have positions beyond what the tail has shown (delivery rule C2);
 	// at most the inboxes of this partition.
 	suspects []suspect

@@ -98,6 +98,7 @@ func TestC8JoinsWithoutItsPump(t *testing.T) {
 		a.send("ag::w::i::other", fmt.Sprint(i), fmt.Sprint(i))
 		a.answer()
 	}
+	w.left("b")
 	b, worker := w.agent("b", client(0)), w.worker("1", client(0))
 	b.pump()
 	if b.sub.inboxes[0].Fed() == delivery.FedByPump || w.r.stats.CatchUps.Load() == 0 && b.sub.inboxes[0].Fed() != delivery.FedByReader {

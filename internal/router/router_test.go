@@ -16,6 +16,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 )
@@ -68,6 +69,13 @@ func (w *world) start(change ...func(*Options)) {
 	case <-time.After(patience):
 		w.t.Fatal("the router does not become ready")
 	}
+}
+
+// left makes it known that an agent has been here, and has read up to the first
+// message of the log.
+func (w *world) left(spec string) {
+	address := "ag::w::i::" + spec
+	_ = w.store.Commit(context.Background(), []store.Commit{{Identity: address, Address: address, Position: 0, Epoch: 1}})
 }
 
 // session is a sender and reader without a stream.
@@ -249,7 +257,7 @@ func (w *world) settled() {
 		shown := p.nextEntry()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.seen == p.seq, shown
+		return p.seen == p.seq && len(p.lines.byKey) == 0, shown
 	})
 }
 

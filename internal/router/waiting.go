@@ -24,8 +24,8 @@ import (
 // Bounds of what waits in lines; a send past them is refused, retryable. A
 // single larger one passes if its sender has nothing in line.
 const (
-	maxHeldSends      = 1024     // of a sender
-	maxHeldSendBytes  = 1 << 20  // of a sender
+	maxHeldSends      = 8192     // of a sender
+	maxHeldSendBytes  = 8 << 20  // of a sender
 	maxHeldPartBytes  = 32 << 20 // of a partition
 	heldSendOverhead  = 256
 	lineCheckInterval = 250 * time.Millisecond
