@@ -462,4 +462,3 @@ func (c *clock) add(d time.Duration) {
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
 }
-

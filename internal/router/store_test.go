@@ -31,10 +31,9 @@ type memoryStore struct {
 }
 
 type memoryMark struct {
-	mark   store.Mark // of the last session, or of the one before a running one
-	epoch  uint64
-	begun  bool
-	seenAt time.Time
+	mark  store.Mark // of the last session, or of the one before a running one
+	epoch uint64
+	begun bool
 }
 
 func newMemoryStore() *memoryStore {
