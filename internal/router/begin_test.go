@@ -321,6 +321,7 @@ func TestC6NoteIsDeleted(t *testing.T) {
 		a.send(absent, fmt.Sprint(i), "r")
 		a.receipts(1)
 	}
+	w.settled()
 	ctx := context.Background()
 	c := w.agent("absent", client(0))
 	c.wants("0", "1")
