@@ -130,8 +130,12 @@ func (m *Mailbox) done(id uint64) {
 		m.unacked--
 	}
 	r.flags |= recordDone
-	if r.inbox != nil {
-		r.inbox.moved = true
+	if r.inbox == nil {
+		return
+	}
+	r.inbox.moved = true
+	if r.inbox.Done != nil && r.flags&recordNacked == 0 && r.position != none {
+		r.inbox.Done(uint64(r.position))
 	}
 }
 

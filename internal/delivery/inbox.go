@@ -44,6 +44,9 @@ type Inbox struct {
 	Repeats int64
 	// Owner is whom [Batch.Feed] means.
 	Owner any
+	// Done, if set, is told the position of each delivery that is done and was
+	// not nacked before. The mailbox's lock is held.
+	Done func(position uint64)
 	// Worker says that the inbox competes with others for its messages, so
 	// that nothing may wait in it beyond the window.
 	Worker bool
@@ -353,6 +356,9 @@ func (in *Inbox) Return(v *envelope.View, position uint64, attempts uint8) bool 
 		return false
 	}
 	if in.expired(v) {
+		if in.Done != nil {
+			in.Done(position)
+		}
 		return true
 	}
 	_, ok := m.offer(in, v, int64(position), attempts)

@@ -8,6 +8,7 @@
 package envelope
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -105,6 +106,12 @@ type View struct {
 	raw         []byte
 	metadata    int // bytes that the metadata takes in a frame
 	hasMetadata bool
+}
+
+// Clone returns a view of a copy of the envelope.
+func (v *View) Clone() (c View) {
+	_ = c.Parse(bytes.Clone(v.raw)) // it was parsed before
+	return c
 }
 
 // Parse reads an envelope into v, which it overwrites. It allocates nothing.

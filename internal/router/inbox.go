@@ -95,6 +95,10 @@ func (r *Router) Feed(in *delivery.Inbox) {
 	case *inbox:
 		owner.p.feed(owner)
 	case *member:
+		if c := owner.group.contest; c != nil {
+			c.refill()
+			return
+		}
 		owner.group.p.feed(owner.group)
 	}
 }

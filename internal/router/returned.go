@@ -77,15 +77,22 @@ func (g *group) giveOut() time.Duration {
 func (g *group) nextReturned(now time.Time) (back returned, after time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.back) > 0 && now.After(g.back[0].until) {
-		g.giveUp(g.popReturned())
+	for len(g.back) > 0 {
+		if now.After(g.back[0].until) {
+			g.giveUp(g.popReturned())
+			continue
+		}
+		if after = g.back[0].due.Sub(now); after > 0 {
+			return back, after, false
+		}
+		if g.contest == nil || !g.contest.passOn(g.back[0]) {
+			break
+		}
+		g.popReturned()
 	}
 	if len(g.back) == 0 {
 		g.givingOut, g.back = false, nil
 		return back, 0, false
-	}
-	if after = g.back[0].due.Sub(now); after > 0 {
-		return back, after, false
 	}
 	if !g.willing() {
 		return back, redeliverRetry, false
@@ -101,6 +108,9 @@ func (g *group) popReturned() returned {
 
 func (g *group) giveUp(back returned) {
 	g.p.r.giveUp(g.p, g.topic, int64(back.position), back.attempts)
+	if g.contest != nil {
+		g.contest.acked(back.position)
+	}
 }
 
 // keep puts a message back that could not be given.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aether-gateway/gateway/internal/claims"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
@@ -46,7 +47,8 @@ type Options struct {
 	Placement streams.Placement
 	Positions Store
 	// Presence is this gateway among its peers: who is held, and notices. Nil:
-	// it has none.
+	// it has none. If it is a [claims.Claims] as well, workers of several
+	// gateways compete.
 	Presence presence.Gateway
 	// Boot identifies this process; default: drawn.
 	Boot Boot
@@ -80,6 +82,7 @@ type Router struct {
 	publishTimeout time.Duration
 	parts          []*partition
 	presence       presence.Gateway
+	claimer        *claimer // nil if no other gateway can be
 	members        *Members
 	stats          Stats
 	repeats        repeats
@@ -138,6 +141,9 @@ func New(o Options) *Router {
 		o.Boot = NewBoot()
 	}
 	r.origin, r.presence = uint64(o.Boot), o.Presence
+	if shared, ok := o.Presence.(claims.Claims); ok {
+		r.claimer = newClaimer(r, shared, o.Presence.Self().ID)
+	}
 	name := "gw-" + o.Boot.String()
 	for i := range o.Placement.Count() {
 		r.parts = append(r.parts, r.newPartition(i, name, o))
@@ -149,6 +155,9 @@ func New(o Options) *Router {
 	r.spawn(r.followMembers)
 	r.spawn(r.commitAll)
 	r.spawn(r.notes.run)
+	if r.claimer != nil {
+		r.spawn(r.claimer.run)
+	}
 	return r
 }
 

@@ -14,11 +14,16 @@ import (
 // workers). Without credit the group stands still in the log and is fed again
 // when a worker has room.
 //
+// With other gateways beside this one the group first claims what it gives
+// out, see [contest].
+//
 // A group outlives its last worker as long as messages of its time wait for
 // the next one: returned ones, and those that nobody had credit for.
 type group struct {
 	p     *partition
 	topic string
+	// contest is nil if this gateway is alone.
+	contest *contest
 
 	mu        sync.Mutex
 	members   []*member
@@ -61,6 +66,10 @@ func (g *group) wants(topic []byte) bool { return string(topic) == g.topic }
 func (g *group) take(v *envelope.View, position uint64, _ bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.takeIt(v, position)
+}
+
+func (g *group) takeIt(v *envelope.View, position uint64) bool {
 	at := int64(position)
 	switch {
 	case at <= g.position:
@@ -69,6 +78,8 @@ func (g *group) take(v *envelope.View, position uint64, _ bool) bool {
 		return true
 	case len(g.members) == 0:
 		return g.feeder == delivery.FedByTail
+	case g.contest != nil:
+		return g.contest.offer(v, position)
 	}
 	return g.give(v, position, 0)
 }
@@ -137,8 +148,15 @@ func (g *group) advance(position int64) {
 func (g *group) starve(position int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.starveAt(position)
+}
+
+func (g *group) starveAt(position int64) {
 	g.position = max(g.position, position)
 	g.feeder = delivery.FedByNobody
+	if g.contest != nil {
+		return // the contest feeds it again
+	}
 	for _, m := range g.members {
 		m.StarveFor(g.need)
 	}
@@ -149,6 +167,10 @@ func (g *group) starve(position int64) {
 func (g *group) claim(who delivery.Feeder) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.claimFor(who)
+}
+
+func (g *group) claimFor(who delivery.Feeder) bool {
 	if who == delivery.FedByPump && g.feeder != delivery.FedByNobody {
 		return false
 	}
@@ -173,6 +195,9 @@ func (p *partition) work(name string, m *member) {
 	if t == nil {
 		g := &group{p: p, topic: name, feeder: delivery.FedByTail, position: p.tailAt, leftAt: none, backAt: none}
 		g.returned = newBacklog(p.r, g.tidyNow)
+		if p.r.claimer != nil {
+			g.contest = newContest(g, p.r.claimer)
+		}
 		t = &target{workers: g}
 		p.targets[name] = t
 	}
@@ -180,6 +205,14 @@ func (p *partition) work(name string, m *member) {
 	m.group = g
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if c := g.contest; c != nil {
+		if m.Done = c.acked; len(g.members) == 0 {
+			c.join(p.tailAt)
+		}
+		g.members = append(g.members, m)
+		c.schedule(time.Now())
+		return
+	}
 	if len(g.members) == 0 && !g.leftOn.IsZero() {
 		g.backAt, g.leftOn = p.tailAt, time.Time{}
 	}
@@ -205,6 +238,11 @@ func (p *partition) unwork(m *member) {
 	}
 	g.leaving++
 	switch {
+	case g.contest != nil:
+		if len(g.members) == 0 {
+			g.leftOn = p.r.now()
+			g.contest.leave(p.tailAt)
+		}
 	case len(g.members) == 0:
 		g.leftAt, g.backAt, g.leftOn = p.tailAt, none, p.r.now()
 	case g.feeder == delivery.FedByNobody:
@@ -237,11 +275,18 @@ func (g *group) tidy(now time.Time) {
 	if len(g.members) > 0 || g.leaving > 0 || g.givingOut {
 		return
 	}
-	if g.feeder != delivery.FedByTail && now.Sub(g.leftOn) < returnedFor {
+	if g.contest != nil {
+		if !g.contest.over(now) {
+			return
+		}
+	} else if g.feeder != delivery.FedByTail && now.Sub(g.leftOn) < returnedFor {
 		return
 	}
 	if t := g.p.targets[g.topic]; t != nil && t.workers == g {
 		delete(g.p.targets, g.topic)
+	}
+	if g.contest != nil {
+		g.contest.c.remove(g.contest)
 	}
 }
 

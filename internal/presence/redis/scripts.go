@@ -37,6 +37,10 @@ var (
 	leaveSource string
 	//go:embed lua/scan.lua
 	scanSource string
+	//go:embed lua/work.lua
+	workSource string
+	//go:embed lua/sweep.lua
+	sweepSource string
 
 	beatScript     = goredis.NewScript(prelude + beatSource)
 	claimScript    = goredis.NewScript(prelude + claimSource)
@@ -49,6 +53,8 @@ var (
 	findScript     = goredis.NewScript(prelude + findSource)
 	leaveScript    = goredis.NewScript(prelude + leaveSource)
 	scanScript     = goredis.NewScript(prelude + scanSource)
+	workScript     = goredis.NewScript(prelude + workSource)
+	sweepScript    = goredis.NewScript(prelude + sweepSource)
 )
 
 // Statuses of scripts, beside "OK".
@@ -64,6 +70,8 @@ const (
 	statusMoved  = "MOVED" // it was another holder meanwhile
 	statusDouble = "DUP"   // another instance has the name
 	statusNone   = "NONE"  // no such session
+	statusNew    = "NEW"   // the caller has not entered the group
+	statusLate   = "LATE"  // a later round has been
 )
 
 var errReply = errors.New("a script answered in an unknown form")

@@ -16,7 +16,10 @@ if not known[1] or known[2] ~= run then
   for _, b in ipairs(boots) do
     call('UNLINK', P .. 'own:' .. b, P .. 'lost:' .. b)
   end
-  for _, key in ipairs({ 'boots', 'labels', 'inst', 'dying', 'l', 'names', 's', 'w', 'alias', 'ver' }) do
+  for _, topic in ipairs(call('ZRANGE', P .. 'tb', 0, -1)) do
+    call('UNLINK', P .. 'tb:g:' .. topic, P .. 'tb:o:' .. topic, P .. 'tb:f:' .. topic, P .. 'tb:m:' .. topic)
+  end
+  for _, key in ipairs({ 'tb', 'boots', 'labels', 'inst', 'dying', 'l', 'names', 's', 'w', 'alias', 'ver' }) do
     call('UNLINK', P .. key)
   end
   call('HSET', P .. 'inc', 'id', ARGV[5], 'run', run, 'until', string.format('%.0f', now + ttl))

@@ -19,6 +19,7 @@
 --        lost:I   set    sessions that I has lost and does not know of yet
 --        gone:S   string record of a session that has ended
 --        tomb:S   string session S is not wanted any more
+--        tb…      what workers compete for, see work.lua
 -- Channels: dir (changes), all, to:I (notices).
 local P = KEYS[1]
 local incarnation, boot, ttl = ARGV[2], ARGV[3], tonumber(ARGV[4])
