@@ -274,6 +274,16 @@ func (c *contest) someAcks() []uint64 {
 	return c.acks.list[:n:n]
 }
 
+func (c *contest) allAcks() map[uint64]struct{} {
+	c.acks.mu.Lock()
+	defer c.acks.mu.Unlock()
+	all := make(map[uint64]struct{}, len(c.acks.list))
+	for _, position := range c.acks.list {
+		all[position] = struct{}{}
+	}
+	return all
+}
+
 // dropAcks forgets the first n, and reports whether more wait.
 func (c *contest) dropAcks(n int) bool {
 	c.acks.mu.Lock()
@@ -297,8 +307,12 @@ func (c *contest) ask(now time.Time) *claims.Round {
 	switch {
 	case c.in == "" && c.known:
 		r.Enter, r.Cursor, r.Left, r.Back = claims.Resume, c.cursor, c.left, c.back
+		// Not what is done and not told yet: it is done before it is owned.
+		done := c.allAcks()
 		for position, attempts := range c.owned {
-			r.Own = append(r.Own, claims.Claim{Position: position, Attempts: attempts})
+			if _, ok := done[position]; !ok {
+				r.Own = append(r.Own, claims.Claim{Position: position, Attempts: attempts})
+			}
 		}
 	case c.in == "" || c.joining:
 		if !r.Listening {

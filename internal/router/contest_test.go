@@ -1,218 +1,11 @@
 package router
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
-	"time"
-
-	goredis "github.com/redis/go-redis/v9"
-	"google.golang.org/protobuf/proto"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
-	"github.com/aether-gateway/gateway/internal/acl"
-	"github.com/aether-gateway/gateway/internal/address"
-	"github.com/aether-gateway/gateway/internal/delivery"
-	"github.com/aether-gateway/gateway/internal/presence/redis"
-	"github.com/aether-gateway/gateway/internal/store"
-	"github.com/aether-gateway/gateway/internal/streams/streamstest"
-	"github.com/aether-gateway/gateway/internal/testservices"
 )
-
-// peers are gateways on one log and one Redis.
-type peers struct {
-	t      *testing.T
-	server *testservices.RedisServer
-	raw    *goredis.Client
-	list   []*gateway
-}
-
-type gateway struct {
-	*world
-	presence *redis.Presence
-}
-
-const tasks = "tb::w::i"
-
-// together starts gateways.
-func together(t *testing.T, n int) *peers {
-	t.Helper()
-	ps := &peers{t: t, server: testservices.Redis(t)}
-	ps.raw = goredis.NewClient(&goredis.Options{Addr: ps.server.Addr()})
-	t.Cleanup(func() { ps.raw.Close() })
-	log, rows := streamstest.NewMemory(1), &memoryStore{rows: map[string]store.Commit{}}
-	for i := range n {
-		p, err := redis.New(redis.Options{URL: ps.server.URL(), Instance: fmt.Sprint("gw", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_ = p.Close(ctx)
-		})
-		if err := p.Start(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		g := &gateway{&world{t: t, log: log, store: rows}, p}
-		g.start(func(o *Options) { o.Presence = p })
-		ps.list = append(ps.list, g)
-	}
-	ps.noGrace()
-	return ps
-}
-
-// noGrace ends the time in which gateways of a new Redis only tell what they
-// hold.
-func (ps *peers) noGrace() {
-	ps.t.Helper()
-	if err := ps.raw.HSet(ps.t.Context(), "{aether}:0:inc", "until", 0).Err(); err != nil {
-		ps.t.Fatal(err)
-	}
-}
-
-// entered waits until the gateway claims messages.
-func (g *gateway) entered() {
-	g.t.Helper()
-	g.eventually(func() bool {
-		open := false
-		g.contest(func(c *contest) { open = c.open })
-		return open
-	})
-}
-
-// contest looks at the gateway's group, if there is one.
-func (g *gateway) contest(look func(*contest)) {
-	p := g.r.parts[0]
-	p.mu.Lock()
-	t := p.targets[tasks]
-	p.mu.Unlock()
-	if t == nil {
-		return
-	}
-	t.workers.mu.Lock()
-	defer t.workers.mu.Unlock()
-	look(t.workers.contest)
-}
-
-// open returns how many claims are open in Redis.
-func (ps *peers) open() int64 {
-	ps.t.Helper()
-	n, err := ps.raw.HLen(ps.t.Context(), "{aether}:0:tb:o:"+tasks).Result()
-	if err != nil {
-		ps.t.Fatal(err)
-	}
-	return n
-}
-
-// tally is what workers were given.
-type tally struct {
-	mu    sync.Mutex
-	times map[string]int  // delivered
-	clean map[string]int  // delivered and not flagged
-	acked map[string]int  // of these, acknowledged
-	by    map[*labour]int // by worker
-}
-
-func newTally() *tally {
-	return &tally{times: map[string]int{}, clean: map[string]int{}, acked: map[string]int{}, by: map[*labour]int{}}
-}
-
-func (y *tally) count() int {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return len(y.acked)
-}
-
-// labour is a worker with a goroutine, which acknowledges what it gets.
-type labour struct {
-	g    *gateway
-	box  *delivery.Mailbox
-	sub  *Subscription
-	stop chan struct{}
-	done chan struct{}
-	once sync.Once
-}
-
-// hire starts a worker. work, if set, is called for each delivery and says
-// whether it is acknowledged.
-func (g *gateway) hire(id string, window int, y *tally, work func(m *aetherv1.IncomingMessage) bool) *labour {
-	g.t.Helper()
-	a, err := address.Task("w", "i", id)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	l := &labour{g: g, box: delivery.NewMailbox(client(window)), stop: make(chan struct{}), done: make(chan struct{})}
-	g.r.NewSender(&acl.Principal{Kind: acl.Task, Address: a, Workspace: "w"}, a.String(), l.box, func() {})
-	l.sub, err = g.r.Subscribe(context.Background(), l.box, Reads{Workers: tasks, Identity: a.String(), Epoch: 1})
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	go l.run(y, work)
-	g.t.Cleanup(l.leave)
-	return l
-}
-
-func (l *labour) leave() {
-	l.once.Do(func() {
-		close(l.stop)
-		<-l.done
-		l.sub.Leave(context.Background(), nil)
-	})
-}
-
-func (l *labour) run(y *tally, work func(m *aetherv1.IncomingMessage) bool) {
-	defer close(l.done)
-	var batch delivery.Batch
-	for {
-		if !l.box.Take(&batch) {
-			select {
-			case <-l.box.Wake():
-				continue
-			case <-l.stop:
-				return
-			}
-		}
-		for _, in := range batch.Feed {
-			l.g.r.Feed(in)
-		}
-		for _, f := range batch.Frames {
-			var d aetherv1.DownstreamMessage
-			if err := proto.Unmarshal(f, &d); err != nil {
-				l.g.t.Error(err)
-			}
-			m := d.GetMsg()
-			if m == nil {
-				continue
-			}
-			text := string(m.GetPayload())
-			y.mu.Lock()
-			y.times[text]++
-			y.by[l]++
-			if !m.GetRedelivered() {
-				y.clean[text]++
-			}
-			y.mu.Unlock()
-			if work != nil && !work(m) {
-				continue
-			}
-			if err := l.box.AckOne(m.GetDeliveryId()); err != nil {
-				l.g.t.Error(err)
-			}
-			y.mu.Lock()
-			y.acked[text]++
-			y.mu.Unlock()
-		}
-	}
-}
-
-// flood sends n messages to the workers.
-func flood(from *session, first, n int) {
-	for i := first; i < first+n; i++ {
-		from.send(tasks, fmt.Sprint(i), "")
-	}
-}
 
 // Delivery rule T1: each message goes to exactly one worker of all gateways,
 // and all gateways have their share.
@@ -245,4 +38,160 @@ func TestT1OneWorkerOfAllGateways(t *testing.T) {
 		t.Errorf("one gateway's workers got %d of %d messages", onA, n)
 	}
 	a.eventually(func() bool { return ps.open() == 0 })
+}
+
+// Nobody listening means on no gateway: what is sent then is not kept, and a
+// worker that comes later, anywhere, does not get it.
+func TestT1NobodyListensOnAnyGateway(t *testing.T) {
+	t.Parallel()
+	ps := together(t, 2)
+	a, b := ps.list[0], ps.list[1]
+	from := a.agent("a", client(0))
+	from.send(tasks, "before", "")
+	a.settled()
+	y := newTally()
+	one := a.hire("1", 4, y, nil)
+	a.entered()
+	from.send(tasks, "on a", "")
+	a.eventually(func() bool { return y.count() == 1 })
+	two := b.hire("2", 4, y, nil)
+	b.entered()
+	one.leave()
+	from.send(tasks, "on b", "")
+	a.eventually(func() bool { return y.count() == 2 })
+	two.leave()
+	b.eventually(func() bool {
+		return ps.raw.HExists(t.Context(), "{aether}:0:tb:g:"+tasks, "left").Val()
+	})
+	from.send(tasks, "nobody", "")
+	a.settled()
+	three := a.hire("3", 4, y, nil)
+	a.entered()
+	from.send(tasks, "after", "")
+	a.eventually(func() bool { return y.count() == 3 })
+	three.leave()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, text := range []string{"on a", "on b", "after"} {
+		if y.times[text] != 1 {
+			t.Errorf("%s came %d times", text, y.times[text])
+		}
+	}
+}
+
+// What the workers of one gateway have no credit for goes to those of another,
+// also what was sent before they came.
+func TestT1BacklogOfAnotherGateway(t *testing.T) {
+	t.Parallel()
+	ps := together(t, 2)
+	a, b := ps.list[0], ps.list[1]
+	from := a.agent("a", client(0))
+	one := a.worker("1", client(1))
+	a.entered()
+	flood(from, 1, 2000)
+	if m := one.message(); string(m.GetPayload()) != "1" {
+		t.Fatalf("got %v", m)
+	}
+	a.settled()
+	y := newTally()
+	b.hire("2", 8, y, nil)
+	b.eventually(func() bool { return y.count() == 1999 })
+	one.leave() // it did not acknowledge the first one
+	b.eventually(func() bool { return y.count() == 2000 })
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for text, times := range y.times {
+		if times != 1 || (y.clean[text] == 0) != (text == "1") {
+			t.Errorf("%s came %d times, %d of them not flagged", text, times, y.clean[text])
+		}
+	}
+}
+
+// A gateway whose workers are idle is not slower than one whose workers have
+// much to do: of few messages both get some.
+func TestT1LeastLoadedGateway(t *testing.T) {
+	t.Parallel()
+	ps := together(t, 2)
+	a, b := ps.list[0], ps.list[1]
+	from := a.agent("a", client(0))
+	one, two := a.worker("1", client(100)), b.worker("2", client(100))
+	a.entered()
+	b.entered()
+	a.eventually(func() bool { // both know of each other
+		others := 0
+		a.contest(func(c *contest) { others += c.others })
+		b.contest(func(c *contest) { others += c.others })
+		return others == 2
+	})
+	const n = 40
+	for i := range n {
+		from.send(tasks, fmt.Sprint(i), "r")
+		from.answer()
+	}
+	load := func(s *session) int {
+		load, _ := s.box.Load(0)
+		return load
+	}
+	a.eventually(func() bool { return load(one)+load(two) == n })
+	if load(one) < n/5 || load(two) < n/5 {
+		t.Errorf("%d and %d", load(one), load(two))
+	}
+}
+
+// Delivery rule T3: a nack gives the message back to any gateway.
+func TestT3NackGoesToAnyGateway(t *testing.T) {
+	t.Parallel()
+	ps := together(t, 2)
+	a, b := ps.list[0], ps.list[1]
+	y := newTally()
+	var bad *labour
+	bad = a.hire("1", 4, y, func(m *aetherv1.IncomingMessage) bool {
+		n, err := bad.box.Nack(m.GetDeliveryId(), true)
+		if err != nil {
+			t.Error(err)
+		}
+		a.r.Nacked(n)
+		return false
+	})
+	b.hire("2", 4, y, nil)
+	a.entered()
+	b.entered()
+	const n = 40
+	flood(a.agent("a", client(0)), 0, n)
+	a.eventually(func() bool { return y.count()+int(a.r.stats.GivenUp.Load()+b.r.stats.GivenUp.Load()) == n })
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.by[bad] == 0 || len(y.acked) < n*9/10 {
+		t.Errorf("%d nacked, %d acknowledged of %d", y.by[bad], len(y.acked), n)
+	}
+	for text, times := range y.times {
+		if times > groupAttempts || y.clean[text] != 1 {
+			t.Errorf("%s came %d times, %d of them not flagged", text, times, y.clean[text])
+		}
+	}
+}
+
+// Delivery rule T3: what a worker left unfinished goes to another gateway at
+// once.
+func TestT3WorkerOfAnotherGatewayEnds(t *testing.T) {
+	t.Parallel()
+	ps := together(t, 2)
+	a, b := ps.list[0], ps.list[1]
+	from := a.agent("a", client(0))
+	one := a.worker("1", client(20))
+	a.entered()
+	flood(from, 0, 20)
+	for range 20 {
+		one.message()
+	}
+	y := newTally()
+	b.hire("2", 4, y, nil)
+	b.entered()
+	one.leave()
+	b.eventually(func() bool { return y.count() == 20 })
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if len(y.clean) != 0 {
+		t.Errorf("not flagged: %v", y.clean)
+	}
 }

@@ -299,10 +299,7 @@ func (c *contest) giveFree(m claims.Claim) {
 func (c *contest) freeAll() {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
-	done := map[uint64]struct{}{}
-	for _, position := range c.someAcks() {
-		done[position] = struct{}{}
-	}
+	done := c.allAcks()
 	for _, f := range c.freeing {
 		done[f.Position] = struct{}{}
 	}
