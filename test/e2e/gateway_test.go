@@ -35,8 +35,9 @@ func startDev(tb testing.TB) *gateway {
 	return g
 }
 
-// startServe starts `gateway serve` on a broker and a database.
-func startServe(tb testing.TB, broker, database string) *gateway {
+// startServe starts `gateway serve` on a broker and a database, with more
+// settings.
+func startServe(tb testing.TB, broker, database string, env ...string) *gateway {
 	tb.Helper()
 	g := &gateway{
 		mode: "serve",
@@ -45,6 +46,7 @@ func startServe(tb testing.TB, broker, database string) *gateway {
 		}, common...),
 		args: []string{"serve", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"},
 	}
+	g.env = append(g.env, env...)
 	if _, stderr, code, err := command(g.env, "migrate", "up"); err != nil || code != 0 {
 		tb.Fatalf("gateway migrate up: exit %d, %v\n%s", code, err, stderr)
 	}
