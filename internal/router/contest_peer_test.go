@@ -16,7 +16,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/faultproxy"
 	"github.com/aether-gateway/gateway/internal/presence/redis"
-	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
@@ -43,7 +42,7 @@ func together(t *testing.T, n int) *peers {
 	ps := &peers{t: t, server: testservices.Redis(t)}
 	ps.raw = goredis.NewClient(&goredis.Options{Addr: ps.server.Addr()})
 	t.Cleanup(func() { ps.raw.Close() })
-	log, rows := streamstest.NewMemory(1), &memoryStore{rows: map[string]store.Commit{}}
+	log, rows := streamstest.NewMemory(1), newMemoryStore()
 	for i := range n {
 		link := faultproxy.New(t, ps.server.Addr())
 		p, err := redis.New(redis.Options{URL: "redis://" + link.Addr() + "/0", Instance: fmt.Sprint("gw", i)})
