@@ -30,6 +30,10 @@ test-short: ## Run the quick tests: no race detector, no long ones
 	@scripts/deps.sh
 	@env $$(env | sed -n 's/^\(AETHER_[A-Za-z0-9_]*\)=.*/-u \1/p') go test -short -p 2 ./...
 
+.PHONY: chaos
+chaos: ## Break a deployment under load: MINUTES=1.25 SEED=1 GATEWAYS=1 NODES=1 (or 3) ONLY=regexp
+	@MINUTES='$(MINUTES)' SEED='$(SEED)' GATEWAYS='$(GATEWAYS)' NODES='$(NODES)' ONLY='$(ONLY)' scripts/chaos.sh
+
 .PHONY: test-rabbitmq4
 test-rabbitmq4: ## Test the RabbitMQ driver against RabbitMQ 4, in a Debian 13 chroot (root)
 	@scripts/rabbitmq4.sh

@@ -42,6 +42,9 @@ type Inbox struct {
 	// messages and did not finish them all: what comes up to there is flagged
 	// as a repeat. [NoPosition] for none.
 	Repeats int64
+	// RepeatsSeq is the same for what was handed out live and had no position
+	// yet: the highest seq of this gateway. 0 for none.
+	RepeatsSeq uint64
 	// Owner is whom [Batch.Feed] means.
 	Owner any
 	// Done, if set, is told the position of each delivery that is done and was
@@ -190,7 +193,7 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 		return true
 	}
 	attempts := uint8(0)
-	if int64(position) <= in.Repeats {
+	if int64(position) <= in.Repeats || own && v.Seq <= in.RepeatsSeq {
 		attempts = 1
 	}
 	_, ok := m.offer(in, v, int64(position), attempts)

@@ -218,7 +218,11 @@ func (m *Mailbox) queue(in *Inbox, v *envelope.View, position int64, attempts ui
 	if m.deaf || !m.laneRoom(size) {
 		return 0, false
 	}
-	id = m.ledger.add(record{inbox: in, position: position, attempts: attempts})
+	entry := record{inbox: in, position: position, attempts: attempts}
+	if id, done := m.tamper(in, v, entry); done {
+		return id, true
+	}
+	id = m.ledger.add(entry)
 	m.tracked.push(size, func(dst []byte) []byte { return v.AppendFrame(dst, d) })
 	m.signal()
 	return id, true

@@ -88,6 +88,25 @@ func (in *Inbox) Handed(watermark int64) int64 {
 	return highest
 }
 
+// HandedLive returns the highest seq of a live delivery, of this session or of
+// those before it, that the log has not shown, so that it has no position: up to
+// there messages of this gateway may come again. seen is what the tail has
+// shown. It is 0 if there is none.
+func (in *Inbox) HandedLive(seen uint64) uint64 {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	highest := in.RepeatsSeq
+	for i := range in.expected.len() {
+		if e := in.expected.at(i); e.id != 0 && e.id <= in.box.highest {
+			highest = max(highest, e.seq)
+		}
+	}
+	if highest <= seen && in.expected.len() == 0 {
+		return 0
+	}
+	return highest
+}
+
 // Stop makes the inbox take nothing more that is new. Live deliveries are
 // still given their positions (S7).
 func (in *Inbox) Stop() {

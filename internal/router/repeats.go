@@ -15,18 +15,25 @@ const maxRepeats = 1 << 16
 // outlive the process.
 type repeats struct {
 	mu sync.Mutex
-	at map[string]int64 // by address
+	at map[string]handed // by address
 }
 
-func (r *repeats) set(address string, position int64) {
+// handed is how far: up to a position in the log, and, of what was delivered
+// live and had none yet, up to a seq of this gateway.
+type handed struct {
+	position int64
+	seq      uint64
+}
+
+func (r *repeats) set(address string, h handed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if position == delivery.NoPosition {
+	if h == (handed{position: delivery.NoPosition}) {
 		delete(r.at, address)
 		return
 	}
 	if r.at == nil {
-		r.at = map[string]int64{}
+		r.at = map[string]handed{}
 	}
 	if len(r.at) >= maxRepeats {
 		for other := range r.at {
@@ -34,14 +41,14 @@ func (r *repeats) set(address string, position int64) {
 			break
 		}
 	}
-	r.at[address] = position
+	r.at[address] = h
 }
 
-func (r *repeats) get(address string) int64 {
+func (r *repeats) get(address string) handed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if position, ok := r.at[address]; ok {
-		return position
+	if h, ok := r.at[address]; ok {
+		return h
 	}
-	return delivery.NoPosition
+	return handed{position: delivery.NoPosition}
 }

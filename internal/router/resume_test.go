@@ -62,6 +62,35 @@ func TestRepeatsAreFlagged(t *testing.T) {
 	}
 }
 
+// So is what was delivered live to a session that ended before the log had shown
+// it, and nothing that was sent later.
+func TestLiveRepeatsAreFlagged(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.agent("a", client(0)), w.agent("b", client(0))
+	w.warm(a, b)
+	w.log.Stall(true)
+	a.send("ag::w::i::b", "live", "")
+	if m := b.message(); m.GetRedelivered() || m.Position != nil {
+		t.Fatalf("want a new live delivery, got %v", m)
+	}
+	b.leave()
+	a.send("ag::w::i::b", "later", "")
+	w.log.Stall(false)
+	b = w.agent("b", client(0))
+	for {
+		m := b.message()
+		if text := string(m.GetPayload()); text == "later" {
+			if m.GetRedelivered() {
+				t.Errorf("flagged although it is new: %v", m)
+			}
+			return
+		} else if !m.GetRedelivered() {
+			t.Errorf("%q comes again and is not flagged", text)
+		}
+	}
+}
+
 // A restart of the gateway loses nothing that is not done.
 func TestRestart(t *testing.T) {
 	t.Parallel()

@@ -139,7 +139,8 @@ func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
 	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, origin: o}
 	in.Owner = in
 	in.Now, in.Expired = s.r.nowMS, s.r.countExpired
-	in.Repeats = s.r.repeats.get(key)
+	earlier := s.r.repeats.get(key)
+	in.Repeats, in.RepeatsSeq = earlier.position, earlier.seq
 	in.target = target{inbox: in}
 	s.inboxes = append(s.inboxes, in)
 	return in
@@ -307,7 +308,7 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	}
 	for _, in := range s.inboxes {
 		// Before the commit: the watermark may rise in between.
-		s.r.repeats.set(in.Address, in.Handed(in.watermark()))
+		s.r.repeats.set(in.Address, in.handed())
 	}
 	clean, other := s.finals()
 	s.detach()
@@ -371,6 +372,14 @@ func (s *Subscription) commits() []store.Commit {
 		})
 	}
 	return list
+}
+
+// handed says up to where messages come again.
+func (in *inbox) handed() handed {
+	in.p.mu.Lock()
+	seen := in.p.seen
+	in.p.mu.Unlock()
+	return handed{in.Handed(in.watermark()), in.HandedLive(seen)}
 }
 
 func (in *inbox) watermark() int64 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"testing"
 )
 
 var ports struct {
@@ -42,6 +43,18 @@ func freePort() (int, error) {
 		return port, nil
 	}
 	return 0, fmt.Errorf("no free port between %d and %d", low, high)
+}
+
+// FreePort returns a TCP port of 127.0.0.1 that nobody uses and that no other
+// call is given, for a program of the test that has to come back on the same
+// port.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	port, err := freePort()
+	if err != nil {
+		tb.Fatalf("testservices: %v", err)
+	}
+	return port
 }
 
 // freePorts calls freePort for each of its arguments.

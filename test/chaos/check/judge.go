@@ -1,0 +1,297 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Rule names a promise.
+type Rule string
+
+// The promises that are judged.
+const (
+	// Lost: a message with a receipt was not processed by whom it was for.
+	Lost Rule = "lost"
+	// Duplicated: it was processed twice by a receiver that remembers, or came
+	// twice within a session, or to two workers as if it were new.
+	Duplicated Rule = "duplicated"
+	// Reordered: it came after a later one of its sender to its address.
+	Reordered Rule = "reordered"
+	// Foreign: somebody got what was not for it, or what nobody has sent.
+	Foreign Rule = "foreign"
+	// Unflagged: the process that delivered it before did not call it a repeat.
+	Unflagged Rule = "unflagged"
+	// Positions: the positions within a session do not rise.
+	Positions Rule = "positions"
+)
+
+// Violation is a broken promise.
+type Violation struct {
+	Rule    Rule
+	Message Message
+	Who     string
+	Event   int // index of the event that shows it; of the first attempt for Lost
+	Text    string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: %s, receiver %s: %s", v.Rule, v.Message, v.Who, v.Text)
+}
+
+// mode is how an address is read.
+type mode uint8
+
+const (
+	nobody mode = iota // no receiver of the history has it
+	exclusive
+	workers
+	shared
+)
+
+// address is what the receivers of a history say of one.
+type address struct {
+	mode      mode
+	class     string
+	receivers []*reader
+}
+
+// reader is a receiver and what it has got.
+type reader struct {
+	Receiver
+	session   string
+	joined    time.Duration
+	gaps      map[string]bool // addresses that the session was told gaps of; "" is all
+	processed map[Message]bool
+	position  map[string]int64 // by address, of the session
+	came      map[pair][]int   // of the session, shared and workers: sequences that came
+}
+
+// pair is a sender and an address.
+type pair struct{ sender, to string }
+
+// message is what is known of one.
+type message struct {
+	Message
+	attempts  []int         // indexes of the events
+	failed    time.Duration // when its first failure was told; -1: not
+	answered  bool
+	stored    bool
+	maybe     bool // a failure left open whether it is stored
+	storedAt  time.Duration
+	joins     int  // sessions of its sender before the first attempt
+	repeated  bool // its sender, or its client, has sent it again
+	got       []delivery
+	processed bool
+}
+
+type delivery struct {
+	who, session, gateway string
+}
+
+type judge struct {
+	h         History
+	addresses map[string]*address
+	readers   map[string]*reader
+	messages  map[Message]*message
+	order     []*message // by first attempt
+	first     map[pair][]int
+	joins     map[string]int
+	spans     []span          // of workers' sessions
+	open      map[string]int  // session → index in spans
+	processes map[string]span // of gateways
+	result    *Result
+}
+
+// span is a time; to is -1 while it lasts.
+type span struct {
+	who      string
+	from, to time.Duration
+}
+
+// Judge compares a history with the promises.
+func Judge(h History) *Result {
+	j := &judge{
+		h: h, addresses: map[string]*address{}, readers: map[string]*reader{}, messages: map[Message]*message{},
+		first: map[pair][]int{}, joins: map[string]int{}, open: map[string]int{}, processes: map[string]span{},
+		result: &Result{Rows: map[string]*Row{}, Faults: map[string]int{}},
+	}
+	for _, r := range h.Receivers {
+		j.add(r)
+	}
+	for i, e := range h.Events {
+		j.event(i, e)
+	}
+	j.end()
+	slices.SortStableFunc(j.result.Violations, func(a, b Violation) int { return cmp.Compare(a.Event, b.Event) })
+	return j.result
+}
+
+func (j *judge) add(r Receiver) {
+	rd := &reader{Receiver: r, processed: map[Message]bool{}}
+	j.readers[r.Name] = rd
+	join := func(name string, m mode, class string) {
+		if name == "" {
+			return
+		}
+		a := j.addresses[name]
+		if a == nil {
+			a = &address{mode: m, class: class}
+			j.addresses[name] = a
+		}
+		a.receivers = append(a.receivers, rd)
+	}
+	join(r.Exclusive, exclusive, cmp.Or(r.Class, "exclusive"))
+	join(r.Workers, workers, "workers")
+	for _, s := range r.Shared {
+		join(s, shared, "shared")
+	}
+}
+
+func (j *judge) violate(rule Rule, m Message, who string, event int, format string, args ...any) {
+	j.result.Violations = append(j.result.Violations, Violation{rule, m, who, event, fmt.Sprintf(format, args...)})
+	row := j.row(m.To)
+	switch rule {
+	case Lost:
+		row.Lost++
+	case Duplicated:
+		row.Duplicated++
+	case Reordered:
+		row.Reordered++
+	case Foreign:
+		row.Foreign++
+	case Unflagged:
+		row.Unflagged++
+	case Positions:
+		row.Positions++
+	}
+}
+
+// row returns the table's row for an address.
+func (j *judge) row(to string) *Row {
+	class := "other"
+	if a := j.addresses[to]; a != nil {
+		class = a.class
+	}
+	r := j.result.Rows[class]
+	if r == nil {
+		r = &Row{}
+		j.result.Rows[class] = r
+	}
+	return r
+}
+
+func (j *judge) event(i int, e Event) {
+	switch e.Kind {
+	case Attempt, Stored, Refused, Unknown:
+		j.send(i, e)
+	case Joined:
+		j.joins[e.Sender]++
+		j.join(e)
+	case Left:
+		j.leave(e)
+	case Delivered:
+		j.delivered(i, e)
+	case Processed:
+		j.process(i, e)
+	case Gap:
+		j.result.Gaps++
+		if r := j.readers[e.Who]; r != nil && r.session == e.Session {
+			r.gaps[e.Text] = true
+		}
+	case Garbled:
+		j.violate(Foreign, Message{}, e.Who, i, "what came is no message of the workload: %s", e.Text)
+	case Up:
+		j.processes[e.Gateway] = span{e.Gateway, e.At, -1}
+	case Down:
+		if p, ok := j.processes[e.Gateway]; ok && p.to < 0 {
+			p.to = e.At
+			j.processes[e.Gateway] = p
+		}
+	case Fault:
+		j.result.Faults[e.Who]++
+	}
+}
+
+func (j *judge) join(e Event) {
+	r := j.readers[e.Who]
+	if r == nil {
+		return
+	}
+	r.session, r.joined = e.Session, e.At
+	r.gaps, r.position, r.came = map[string]bool{}, map[string]int64{}, map[pair][]int{}
+	if r.Workers != "" {
+		j.open[e.Session] = len(j.spans)
+		j.spans = append(j.spans, span{e.Who, e.At, -1})
+	}
+}
+
+func (j *judge) leave(e Event) {
+	if r := j.readers[e.Who]; r != nil && r.session == e.Session {
+		r.session = ""
+	}
+	if i, ok := j.open[e.Session]; ok {
+		j.spans[i].to = e.At
+		delete(j.open, e.Session)
+	}
+}
+
+func (j *judge) send(i int, e Event) {
+	m := j.messages[e.Message()]
+	if m == nil {
+		if e.Kind != Attempt {
+			j.violate(Foreign, e.Message(), e.Who, i, "a send that was never made was answered: %s", e.Kind)
+			return
+		}
+		m = &message{Message: e.Message(), failed: -1, joins: j.joins[e.Sender]}
+		j.messages[m.Message] = m
+		j.order = append(j.order, m)
+		j.row(m.To).Sent++
+	}
+	switch e.Kind {
+	case Attempt:
+		j.result.answer(e)
+		m.attempts = append(m.attempts, i)
+		m.repeated = m.repeated || len(m.attempts) > 1
+		m.answered = false
+		return
+	case Stored:
+		j.result.answer(e)
+		if !m.stored {
+			m.stored, m.storedAt = true, e.At
+		}
+		if e.Duplicate {
+			j.row(m.To).DuplicateReceipts++
+		}
+	case Refused, Unknown:
+		m.maybe = m.maybe || e.Kind == Unknown
+		if m.failed < 0 {
+			m.failed = e.At
+		}
+	}
+	m.repeated = m.repeated || j.joins[e.Sender] > m.joins
+	m.answered = true
+}
+
+// sentAt is when a message was sent first.
+func (j *judge) sentAt(m *message) time.Duration { return j.h.Events[m.attempts[0]].At }
+
+// again reports whether the message may have been handed to gateways more than
+// once by its sender, or by the sender's client after a broken connection.
+func (j *judge) again(m *message) bool {
+	return m.repeated || !m.answered && j.joins[m.Sender] > m.joins
+}
+
+// process notes that a receiver's program has done its work.
+func (j *judge) process(i int, e Event) {
+	r, m := j.readers[e.Who], j.messages[e.Message()]
+	if r == nil || m == nil {
+		return // delivered has reported it
+	}
+	if r.processed[m.Message] && r.Remembers {
+		j.violate(Duplicated, m.Message, e.Who, i, "it was processed before")
+	}
+	r.processed[m.Message] = true
+	m.processed = true
+}

@@ -1,0 +1,170 @@
+package check
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// The world of synthetic histories: two gateways, two senders, readers of every
+// mode.
+var receivers = []Receiver{
+	{Name: "a", Exclusive: "ag::w::a", Shared: []string{"ga::w"}, Own: "ag::w::a", Remembers: true},
+	{Name: "b", Exclusive: "ag::w::b", Shared: []string{"ga::w"}, Own: "ag::w::b", Class: "auto"},
+	{Name: "w1", Workers: "tb::w", Remembers: true},
+	{Name: "w2", Workers: "tb::w", Remembers: true},
+	{Name: "other", Exclusive: "ag::o::a", Shared: []string{"ga::o"}, Remembers: true},
+}
+
+// synthetic makes a correct history: what a gateway that keeps its word might do
+// to clients in bad times.
+type synthetic struct {
+	rng      *rand.Rand
+	h        History
+	now      time.Duration
+	sessions map[string]string
+	gateway  map[string]string // of a session
+	count    int
+	position map[string]int64
+	seq      map[pair]int
+	unacked  map[string][]Message // of an exclusive reader: delivered in order, not acknowledged
+	had      map[string][]string  // message+who → gateways that delivered it
+}
+
+func newSynthetic(seed uint64) *synthetic {
+	s := &synthetic{
+		rng:      rand.New(rand.NewPCG(seed, 1)),
+		h:        History{Receivers: receivers, Race: 50 * time.Millisecond, Memory: 30 * time.Second},
+		sessions: map[string]string{}, gateway: map[string]string{}, position: map[string]int64{}, seq: map[pair]int{},
+		unacked: map[string][]Message{}, had: map[string][]string{},
+	}
+	for _, g := range []string{"g0/1", "g1/1"} {
+		s.note(Event{Kind: Up, Gateway: g})
+	}
+	for _, r := range receivers {
+		s.join(r.Name)
+	}
+	s.now += 5 * time.Second
+	return s
+}
+
+func (s *synthetic) note(e Event) {
+	s.now += time.Duration(s.rng.IntN(5_000_000))
+	e.At = s.now
+	s.h.Events = append(s.h.Events, e)
+}
+
+func (s *synthetic) join(who string) {
+	s.count++
+	id := fmt.Sprintf("s%d", s.count)
+	s.sessions[who], s.gateway[id] = id, fmt.Sprintf("g%d/1", s.rng.IntN(2))
+	s.note(Event{Kind: Joined, Who: who, Session: id, Gateway: s.gateway[id], Sender: "ag::w::" + who})
+}
+
+// rejoin breaks a reader's session. What it had not acknowledged comes again.
+func (s *synthetic) rejoin(who string) {
+	s.note(Event{Kind: Left, Who: who, Session: s.sessions[who]})
+	s.join(who)
+	again := s.unacked[who]
+	s.unacked[who] = nil
+	for _, m := range again {
+		s.deliver(who, m, -1)
+	}
+}
+
+// deliver delivers a message and, mostly, processes it. A repeat is flagged if
+// the process knows of the earlier delivery, and sometimes otherwise.
+func (s *synthetic) deliver(who string, m Message, position int64) {
+	session := s.sessions[who]
+	key := who + m.String()
+	before := s.had[key]
+	e := Event{
+		Kind: Delivered, Who: who, Session: session, Gateway: s.gateway[session],
+		Sender: m.Sender, To: m.To, Seq: m.Seq, Position: position,
+	}
+	e.Redelivered = slices.Contains(before, e.Gateway) || len(before) > 0 && s.rng.IntN(2) == 0
+	s.had[key] = append(before, e.Gateway)
+	s.note(e)
+	// AUTO readers work on what comes again a second time.
+	if len(before) == 0 || who == "b" {
+		s.note(Event{Kind: Processed, Who: who, Sender: m.Sender, To: m.To, Seq: m.Seq})
+	}
+	if m.To[:2] == "ag" && s.rng.IntN(4) == 0 {
+		s.unacked[who] = append(s.unacked[who], m)
+	}
+}
+
+// send makes a send with all that follows from it.
+func (s *synthetic) send() {
+	p := pair{[]string{"us::x", "ag::w::a"}[s.rng.IntN(2)], []string{"ag::w::a", "ag::w::b", "tb::w", "ga::w", "ag::o::a"}[s.rng.IntN(5)]}
+	s.seq[p]++
+	m := Message{p.sender, p.to, s.seq[p]}
+	mark := func(kind Kind) { s.note(Event{Kind: kind, Sender: m.Sender, To: m.To, Seq: m.Seq}) }
+	mark(Attempt)
+	switch s.rng.IntN(12) {
+	case 0:
+		mark(Refused)
+		return
+	case 1:
+		mark(Unknown)
+		if s.rng.IntN(2) == 0 {
+			return
+		}
+	case 2:
+		mark(Unknown)
+		mark(Attempt)
+		s.note(Event{Kind: Stored, Sender: m.Sender, To: m.To, Seq: m.Seq, Duplicate: true})
+	case 3: // delivered before it is stored
+		defer mark(Stored)
+	default:
+		mark(Stored)
+	}
+	s.position[p.to]++
+	position := s.position[p.to]
+	switch p.to {
+	case "tb::w":
+		first := s.rng.IntN(2)
+		who := []string{"w1", "w2"}
+		if s.rng.IntN(8) == 0 { // the first worker dies with it
+			e := Event{
+				Kind: Delivered, Who: who[first], Session: s.sessions[who[first]], Gateway: s.gateway[s.sessions[who[first]]],
+				Sender: m.Sender, To: m.To, Seq: m.Seq, Position: position,
+			}
+			s.note(e)
+			s.rejoin(who[first])
+			e.Who, e.Session, e.Redelivered = who[1-first], s.sessions[who[1-first]], true
+			e.Gateway = s.gateway[e.Session]
+			s.note(e)
+			s.note(Event{Kind: Processed, Who: e.Who, Sender: m.Sender, To: m.To, Seq: m.Seq})
+			return
+		}
+		s.deliver(who[first], m, position)
+	case "ga::w":
+		for _, who := range []string{"a", "b"} {
+			if m.Sender != "ag::w::"+who {
+				s.deliver(who, m, NoPosition)
+			}
+		}
+	case "ag::o::a":
+		s.deliver("other", m, position)
+	default:
+		s.deliver(p.to[len("ag::w::"):], m, position)
+	}
+}
+
+// correct makes a whole history.
+func correct(seed uint64, sends int) History {
+	s := newSynthetic(seed)
+	for range sends {
+		switch s.rng.IntN(20) {
+		case 0:
+			s.rejoin([]string{"a", "b", "other"}[s.rng.IntN(3)])
+		case 1:
+			s.note(Event{Kind: Fault, Who: "link cut", Text: "g0"})
+		default:
+			s.send()
+		}
+	}
+	return s.h
+}
