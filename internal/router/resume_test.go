@@ -91,6 +91,28 @@ func TestLiveRepeatsAreFlagged(t *testing.T) {
 	}
 }
 
+// So is what was acknowledged, if the store would not take that.
+func TestUncommittedRepeatsAreFlagged(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.agent("a", client(0)), w.agent("b", client(0))
+	a.send("ag::w::i::b", "0", "r")
+	a.answer()
+	b.wants("0")
+	w.store.mu.Lock()
+	w.store.broken = true
+	w.store.mu.Unlock()
+	b.ack(1)
+	b.leave()
+	w.store.mu.Lock()
+	w.store.broken = false
+	w.store.mu.Unlock()
+	b = w.agent("b", client(0))
+	if m := b.message(); !m.GetRedelivered() {
+		t.Errorf("it comes again and is not flagged: %v", m)
+	}
+}
+
 // A restart of the gateway loses nothing that is not done.
 func TestRestart(t *testing.T) {
 	t.Parallel()

@@ -308,12 +308,15 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	}
 	for _, in := range s.inboxes {
 		// Before the commit: the watermark may rise in between.
-		s.r.repeats.set(in.Address, in.handed())
+		s.r.repeats.set(in.Address, in.handed(in.watermark()))
 	}
 	clean, other := s.finals()
 	s.detach()
 	if err := s.commitFinals(ctx, clean, other); err != nil {
 		s.r.stats.CommitFailures.Add(1)
+		for _, in := range s.inboxes {
+			s.r.repeats.set(in.Address, in.handed(none))
+		}
 		s.r.log.Warn("positions of an ended session could not be committed; its last messages will come again", "error", err)
 		return
 	}
@@ -374,12 +377,13 @@ func (s *Subscription) commits() []store.Commit {
 	return list
 }
 
-// handed says up to where messages come again.
-func (in *inbox) handed() handed {
+// handed says up to where messages come again, if what is done up to the
+// watermark does not.
+func (in *inbox) handed(watermark int64) handed {
 	in.p.mu.Lock()
 	seen := in.p.seen
 	in.p.mu.Unlock()
-	return handed{in.Handed(in.watermark()), in.HandedLive(seen)}
+	return handed{in.Handed(watermark), in.HandedLive(seen)}
 }
 
 func (in *inbox) watermark() int64 {
