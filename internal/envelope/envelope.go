@@ -43,6 +43,7 @@ const (
 	fieldOriginSeq = 104
 	fieldExpiresAt = 105
 	fieldKind      = 106
+	fieldDrawn     = 107
 )
 
 // ErrMalformed says that bytes are no envelope.
@@ -65,6 +66,9 @@ type Envelope struct {
 	// ExpiresAtMS is 0 for never.
 	ExpiresAtMS int64
 	Kind        Kind
+	// Drawn says that the message id is the gateway's own, which nobody
+	// repeats.
+	Drawn bool
 }
 
 // Append appends the encoded envelope to dst.
@@ -89,7 +93,11 @@ func (e *Envelope) Append(dst []byte) []byte {
 	}
 	dst = appendVarint(dst, fieldOriginSeq, e.Seq)
 	dst = appendVarint(dst, fieldExpiresAt, uint64(e.ExpiresAtMS))
-	return appendVarint(dst, fieldKind, uint64(e.Kind))
+	dst = appendVarint(dst, fieldKind, uint64(e.Kind))
+	if e.Drawn {
+		dst = appendVarint(dst, fieldDrawn, 1)
+	}
+	return dst
 }
 
 // View is a decoded envelope. Its slices point into the bytes it was read
@@ -102,6 +110,7 @@ type View struct {
 	Origin, Seq uint64
 	ExpiresAtMS int64
 	Kind        Kind
+	Drawn       bool
 
 	raw         []byte
 	metadata    int // bytes that the metadata takes in a frame
@@ -193,6 +202,8 @@ func (v *View) setVarint(field uint32, val uint64) {
 		v.ExpiresAtMS = int64(val)
 	case fieldKind:
 		v.Kind = Kind(val)
+	case fieldDrawn:
+		v.Drawn = val != 0
 	}
 }
 

@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 var (
@@ -27,6 +28,7 @@ type Entry struct {
 type Start struct {
 	kind   startKind
 	offset uint64
+	time   time.Time
 }
 
 type startKind uint8
@@ -35,6 +37,7 @@ const (
 	startFirst startKind = iota
 	startNext
 	startOffset
+	startTime
 )
 
 // First begins at the first entry that the log still has.
@@ -47,6 +50,13 @@ func Next() Start { return Start{kind: startNext} }
 // retention has removed it; and, if the log does not reach so far yet, at the
 // first entry with an offset not below it.
 func From(offset uint64) Start { return Start{kind: startOffset, offset: offset} }
+
+// Since begins with the first entry that was stored at t or later, by the
+// log's own clock, and may begin a little before that.
+func Since(t time.Time) Start { return Start{kind: startTime, time: t} }
+
+// Time returns the time of a [Since] start.
+func (s Start) Time() (t time.Time, ok bool) { return s.time, s.kind == startTime }
 
 // Offset returns the offset of a [From] start.
 func (s Start) Offset() (offset uint64, ok bool) { return s.offset, s.kind == startOffset }

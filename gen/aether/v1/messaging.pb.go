@@ -840,10 +840,13 @@ type MessageEnvelope struct {
 	// Rises with each envelope that the origin accepts for one partition; may leave holes.
 	OriginSeq uint64 `protobuf:"varint,104,opt,name=origin_seq,json=originSeq,proto3" json:"origin_seq,omitempty"`
 	// Unix milliseconds; 0 means never.
-	ExpiresAtMs   int64                `protobuf:"varint,105,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
-	Kind          MessageEnvelope_Kind `protobuf:"varint,106,opt,name=kind,proto3,enum=aether.v1.MessageEnvelope_Kind" json:"kind,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ExpiresAtMs int64                `protobuf:"varint,105,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
+	Kind        MessageEnvelope_Kind `protobuf:"varint,106,opt,name=kind,proto3,enum=aether.v1.MessageEnvelope_Kind" json:"kind,omitempty"`
+	// The gateway drew the message id, so that it never comes again. Not set in what older
+	// versions stored, whoever the id is from.
+	MessageIdDrawn bool `protobuf:"varint,107,opt,name=message_id_drawn,json=messageIdDrawn,proto3" json:"message_id_drawn,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MessageEnvelope) Reset() {
@@ -972,6 +975,13 @@ func (x *MessageEnvelope) GetKind() MessageEnvelope_Kind {
 		return x.Kind
 	}
 	return MessageEnvelope_KIND_MESSAGE
+}
+
+func (x *MessageEnvelope) GetMessageIdDrawn() bool {
+	if x != nil {
+		return x.MessageIdDrawn
+	}
+	return false
 }
 
 // Metric is the payload of a METRIC message.
@@ -1526,7 +1536,7 @@ const file_aether_v1_messaging_proto_rawDesc = "" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_position\"\xba\x05\n" +
+	"\t_position\"\xe4\x05\n" +
 	"\x0fMessageEnvelope\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x129\n" +
@@ -1543,7 +1553,8 @@ const file_aether_v1_messaging_proto_rawDesc = "" +
 	"\n" +
 	"origin_seq\x18h \x01(\x04R\toriginSeq\x12\"\n" +
 	"\rexpires_at_ms\x18i \x01(\x03R\vexpiresAtMs\x123\n" +
-	"\x04kind\x18j \x01(\x0e2\x1f.aether.v1.MessageEnvelope.KindR\x04kind\x1a;\n" +
+	"\x04kind\x18j \x01(\x0e2\x1f.aether.v1.MessageEnvelope.KindR\x04kind\x12(\n" +
+	"\x10message_id_drawn\x18k \x01(\bR\x0emessageIdDrawn\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +

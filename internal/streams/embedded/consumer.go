@@ -2,6 +2,9 @@ package embedded
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"time"
 
 	"github.com/aether-gateway/gateway/internal/streams"
 )
@@ -41,8 +44,45 @@ func (d *Driver) consume(p *partition, from streams.Start, handle func(streams.E
 		position = p.next
 	}
 	p.consumers[c] = struct{}{}
+	if since, ok := from.Time(); ok {
+		go c.runSince(since, p.next)
+		return c, nil
+	}
 	go c.run(position)
 	return c, nil
+}
+
+// runSince is run from a time on. end is the offset behind the last entry.
+func (c *consumer) runSince(since time.Time, end uint64) {
+	position, err := c.part.since(c.ctx, since, end)
+	if err != nil {
+		c.leave()
+		close(c.done)
+		return
+	}
+	c.run(position)
+}
+
+// since returns the offset of the first entry below end that was stored at a
+// time or later, or end. Times rise with offsets, but for steps of the clock.
+func (p *partition) since(ctx context.Context, t time.Time, end uint64) (uint64, error) {
+	low, high := uint64(0), end
+	for low < high {
+		middle := low + (high-low)/2
+		var at int64
+		err := p.file.Read().QueryRowContext(ctx, p.sql.at, toRow(middle)).Scan(&at)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			high = middle
+		case err != nil:
+			return 0, err
+		case at < t.UnixMilli():
+			low = middle + 1
+		default:
+			high = middle
+		}
+	}
+	return low, nil
 }
 
 func (c *consumer) signal() {

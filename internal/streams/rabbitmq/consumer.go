@@ -131,6 +131,9 @@ func subscribe(env *environment, part *partition, begin stream.OffsetSpecificati
 // end, and the driver drops what is below.
 func (d *Driver) begins(ctx context.Context, part *partition, from streams.Start) (stream.OffsetSpecification, error) {
 	var spec stream.OffsetSpecification
+	if since, ok := from.Time(); ok {
+		return spec.Timestamp(since.UnixMilli()), nil
+	}
 	offset, ok := from.Offset()
 	switch {
 	case from.IsNext():

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
+	"time"
 
 	"github.com/aether-gateway/gateway/internal/streams"
 )
@@ -30,6 +32,7 @@ type Memory struct {
 
 type partition struct {
 	entries []streams.Entry
+	stored  []time.Time       // when each entry was
 	last    map[string]uint64 // by producer name
 }
 
@@ -188,6 +191,8 @@ func (d *memoryDriver) OpenConsumer(ctx context.Context, partition int, from str
 		c.from = offset
 	} else if from.IsNext() {
 		c.next = len(l.partition.entries)
+	} else if since, ok := from.Time(); ok {
+		c.next = sort.Search(len(l.partition.stored), func(i int) bool { return !l.partition.stored[i].Before(since) })
 	}
 	l.m.mu.Unlock()
 	go c.run()
@@ -314,6 +319,7 @@ func (p *memoryProducer) store(s sent) bool {
 		offset = p.partition.entries[n-1].Offset + 1 + uint64(n%3)
 	}
 	p.partition.entries = append(p.partition.entries, streams.Entry{Offset: offset, Data: slices.Clone(s.data)})
+	p.partition.stored = append(p.partition.stored, time.Now())
 	p.m.announce()
 	return true
 }

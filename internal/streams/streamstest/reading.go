@@ -16,6 +16,7 @@ var readCases = []testCase{
 	{"ReadsFrom", readsFrom},
 	{"ReadsFromPastTheEnd", readsFromPastTheEnd},
 	{"ReadsTheEmpty", readsTheEmpty},
+	{"ReadsSince", readsSince},
 	{"ResumesInsideAnEntry", resumesInside},
 	{"SlowHandlerHurtsNobodyElse", slowHandler},
 	{"ConsumerClosesWhileHandling", closesWhileHandling},
@@ -104,6 +105,38 @@ func readsTheEmpty(t *testing.T, h Harness) {
 	fill(t, d, 0, 10)
 	for i, r := range readers {
 		checkTexts(t, fmt.Sprintf("empty log, start %d", i), r.entries.awaitLen(t, "entries", 10), numbers(1, 10))
+	}
+}
+
+// readsSince: from before the log, from between two entries, from after all.
+func readsSince(t *testing.T, h Harness) {
+	d := open(t, h.New(t, 1))
+	fill(t, d, 0, 30)
+	<-time.After(50 * time.Millisecond) // clocks are read in milliseconds
+	between := time.Now()
+	<-time.After(50 * time.Millisecond)
+	fill(t, d, 0, 30)
+	for _, c := range []struct {
+		since  time.Time
+		passed int
+	}{{between.Add(-time.Hour), 0}, {between, 30}, {between.Add(time.Hour), -1}} {
+		var want []string
+		if c.passed >= 0 {
+			want = texts(readAll(t, d, 0)[c.passed:])
+		}
+		r := read(t, d, 0, streams.Since(c.since))
+		fill(t, d, 0, 5)
+		// Entries that readAll stores to find the end come by as well.
+		want = slices.DeleteFunc(append(want, numbers(1, 5)...), isName)
+		var got []string
+		r.entries.await(t, "entries since then", func(list []streams.Entry) bool {
+			got = slices.DeleteFunc(texts(list), isName)
+			return len(got) >= len(want)
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("since %v: got %q, want %q", c.since.Sub(between), got, want)
+		}
+		_ = r.Close()
 	}
 }
 
