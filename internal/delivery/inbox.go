@@ -209,18 +209,23 @@ func (in *Inbox) show(seq uint64, position int64) bool {
 	}
 	shown := n < in.expected.len() && in.expected.at(n).seq == seq
 	if shown {
-		if id := in.expected.at(n).id; id >= in.box.ledger.first {
-			in.box.ledger.at(id).position = position
-		} else {
-			in.moved = true // it was done before it had a position
-			if id != 0 {
-				in.finished = max(in.finished, position)
-			}
-		}
+		in.place(in.expected.at(n).id, position)
 		n++
 	}
 	in.expected.drop(n)
 	return shown
+}
+
+// place gives a live delivery its position.
+func (in *Inbox) place(id uint64, position int64) {
+	if id >= in.box.ledger.first {
+		in.box.ledger.at(id).position = position
+		return
+	}
+	in.moved = true // it was done before it had a position
+	if id != 0 {
+		in.finished = max(in.finished, position)
+	}
 }
 
 // NeverStored reports whether a live delivery was never stored, if the tail,

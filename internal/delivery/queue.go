@@ -30,4 +30,10 @@ func (q *queue[T]) drop(n int) {
 	}
 }
 
+// remove forgets the i-th item from the front.
+func (q *queue[T]) remove(i int) {
+	copy(q.items[q.head+1:q.head+i+1], q.items[q.head:q.head+i])
+	q.drop(1)
+}
+
 func (q *queue[T]) clear() { *q = queue[T]{} }

@@ -30,7 +30,7 @@ func TestS1ReaderAheadOfTheTail(t *testing.T) {
 	for _, rd := range []reading{b.sub.inboxes[0], worker.sub.worker.group} {
 		rd.claim(delivery.FedByReader)
 		for _, e := range ahead {
-			if _, ok := p.handOn(rd, e); !ok {
+			if _, ok := p.handOn(rd, e, nil); !ok {
 				t.Fatal("there is no room")
 			}
 		}

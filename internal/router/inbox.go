@@ -132,7 +132,7 @@ func (p *partition) catchUp(rd reading) {
 			return
 		}
 		p.mu.Unlock()
-		if upTo, ok := p.handOn(rd, e); !ok {
+		if upTo, ok := p.handOn(rd, e, nil); !ok {
 			rd.starve(upTo)
 			return
 		}
@@ -141,7 +141,8 @@ func (p *partition) catchUp(rd reading) {
 
 // handOn gives a reading what concerns it of an entry. It reports false if
 // there was no room for what comes after upTo; the reading is to starve then.
-func (p *partition) handOn(rd reading, e streams.Entry) (upTo int64, ok bool) {
+// seen, if not nil, recognises copies that the tail has not judged.
+func (p *partition) handOn(rd reading, e streams.Entry, seen *window) (upTo int64, ok bool) {
 	rd.leapOver(e)
 	at := rd.at()
 	if at >= endOf(e.Offset) {
@@ -152,17 +153,21 @@ func (p *partition) handOn(rd reading, e streams.Entry) (upTo int64, ok bool) {
 	malformed := false
 	for it.Next() {
 		position := int64(streams.At(e.Offset, it.Index()))
-		if position <= at {
+		if position <= at && seen == nil {
 			continue
 		}
 		if v.Parse(it.Bytes()) != nil {
-			malformed = true
+			malformed = malformed || position > at
 			continue
 		}
 		if v.Kind > envelope.Progress || !rd.wants(v.Topic) {
 			continue
 		}
-		if !rd.take(&v, uint64(position), v.Origin == p.r.origin) {
+		own := v.Origin == p.r.origin
+		if repeatable(&v) && p.passOver(rd, &v, position, own, seen) || position <= at {
+			continue
+		}
+		if !rd.take(&v, uint64(position), own) {
 			return position - 1, false
 		}
 	}
@@ -172,4 +177,33 @@ func (p *partition) handOn(rd reading, e streams.Entry) (upTo int64, ok bool) {
 	upTo = endOf(e.Offset)
 	rd.advance(upTo)
 	return upTo, true
+}
+
+// passOver reports whether a message is a copy of one that came before, or was
+// handed over live as another copy.
+func (p *partition) passOver(rd reading, v *envelope.View, position int64, own bool, seen *window) bool {
+	found := p.copies.of(position)
+	if seen != nil && seen.again(v, position) {
+		found.again = true
+	}
+	in, isInbox := rd.(*inbox)
+	if !isInbox {
+		return found.again
+	}
+	return in.copied(v, position, own, found)
+}
+
+// copied is passOver for an inbox, when it is known what is special about the
+// message.
+func (in *inbox) copied(v *envelope.View, position int64, own bool, found verdict) bool {
+	switch {
+	case found.again:
+		if own {
+			in.Again(v.Seq, position)
+		}
+		return true
+	case found.twin != 0:
+		return in.Twin(found.twin, position)
+	}
+	return false
 }

@@ -45,7 +45,8 @@ type partition struct {
 	targets map[string]*target
 	wild    *inbox   // reads every event address without a target of its own
 	holding []*inbox // have messages that wait for a fence
-	seenIDs idempotency
+	ids     ids
+	copies  copies
 	lines   lines
 	// returning is what senders wait for that are new here (M2).
 	returning returning
@@ -190,8 +191,12 @@ func (p *partition) show(v *envelope.View, position int64) {
 			p.becomeReady()
 		}
 	case envelope.Message, envelope.Progress:
+		var found verdict
+		if repeatable(v) {
+			found = p.judge(v, position, own)
+		}
 		if t := p.find(v.Topic); t != nil {
-			p.hand(t, v, position, own)
+			p.hand(t, v, position, own, found)
 		}
 		if len(p.absent.own) > 0 {
 			p.shownTo(v.Topic, position)
@@ -215,13 +220,14 @@ func (p *partition) becomeReady() {
 	}
 }
 
-func (p *partition) hand(t *target, v *envelope.View, position int64, own bool) {
+func (p *partition) hand(t *target, v *envelope.View, position int64, own bool, found verdict) {
 	switch {
 	case t.inbox != nil:
 		in := t.inbox
-		if in.Fed() == delivery.FedByTail && !in.Stored(v, uint64(position), own) {
+		if in.Fed() == delivery.FedByTail && !in.copied(v, position, own, found) && !in.Stored(v, uint64(position), own) {
 			in.Starve(position - 1)
 		}
+	case found.again:
 	case t.topic != nil:
 		t.topic.deliver(v, uint64(position), p.r)
 	case t.workers != nil:
@@ -293,6 +299,7 @@ func (p *partition) damaged(offset uint64) {
 // settled is told the outcome of appended envelopes. An outcome that was
 // unknown may become known later; the sender has its answer by then.
 func (p *partition) settled(items []pending, outcome streams.Outcome) {
+	var repeats []waitingRepeat
 	p.mu.Lock()
 	for i := range items {
 		it := &items[i]
@@ -304,8 +311,8 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 				p.unknown[it.seq] = struct{}{}
 			}
 		}
-		if it.record != nil {
-			p.seenIDs.settle(it.record, outcome)
+		if it.byClient {
+			repeats = append(repeats, p.ids.settle(it.id, it.seq, outcome)...)
 		}
 	}
 	if outcome != streams.Stored {
@@ -325,9 +332,10 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		}
 		it.sender.settle(answer{it.requestID, it.messageID, it.key.address}, outcome, false)
 		it.sender.answered()
-		if it.record != nil {
-			it.record.tellWaiting(outcome)
-		}
+	}
+	for _, w := range repeats {
+		w.sender.settle(w.answer, outcome, true)
+		w.sender.answered()
 	}
 }
 
@@ -358,7 +366,7 @@ func (p *partition) tick(now time.Time) {
 	case now.Sub(p.lagSince) > tailTimeout:
 		reset, p.lagSince = true, time.Time{}
 	}
-	p.seenIDs.expire(now)
+	p.ids.expire(now.UnixMilli())
 	p.sweepAbsences(now)
 	p.retrySuspects(now)
 	p.mu.Unlock()

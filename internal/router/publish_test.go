@@ -91,37 +91,3 @@ func TestP6Idempotency(t *testing.T) {
 	w.settled()
 	b.quiet()
 }
-
-func TestIdempotencyIsBounded(t *testing.T) {
-	t.Parallel()
-	var d idempotency
-	now := time.Now()
-	for s := range 70 {
-		key := pair{fmt.Sprint(s), "to"}
-		for i := range idsPerPair + 10 {
-			d.add(key, fmt.Sprint(i), 1, now)
-		}
-	}
-	total := 0
-	for _, table := range d.pairs {
-		inOrder := 0
-		for r := table.oldest; r != nil; r = r.newerHere {
-			inOrder++
-		}
-		if len(table.records) > idsPerPair || inOrder != len(table.records) {
-			t.Fatalf("%d records in a table, %d in order", len(table.records), inOrder)
-		}
-		total += len(table.records)
-	}
-	if total > maxIDs || total != d.total {
-		t.Fatalf("%d records, counted %d", total, d.total)
-	}
-	last := pair{"69", "to"}
-	if d.find(last, "9") != nil || d.find(last, "4105") == nil {
-		t.Fatal("the wrong ones were forgotten")
-	}
-	d.expire(now.Add(idsFor + time.Second))
-	if d.total != 0 || len(d.pairs) != 0 {
-		t.Fatalf("%d left after their time", d.total)
-	}
-}

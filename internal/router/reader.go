@@ -46,6 +46,7 @@ type pass struct {
 	at    int64 // everything up to here was shown to those it serves
 	began time.Time
 	over  chan struct{} // closed when it is to end
+	seen  window        // of the consumer's goroutine
 }
 
 // end ends a pass. The reader's lock is held.
@@ -195,7 +196,13 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 	end := endOf(e.Offset)
 	for _, rd := range r.board(p, end) {
 		// Off the list first: its pump may add it again at once.
-		if upTo, ok := r.p.handOn(rd, e); !ok {
+		if r.p.beyondTail(end) && r.p.covers(rd.at()) {
+			// The tail has not judged it (P6), and will deliver it.
+			r.remove(rd)
+			r.p.r.spawn(func(context.Context) { r.p.catchUp(rd) })
+			continue
+		}
+		if upTo, ok := r.p.handOn(rd, e, &p.seen); !ok {
 			r.remove(rd)
 			rd.starve(upTo)
 			continue
@@ -251,4 +258,11 @@ func (p *partition) covers(at int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.recent.covers(at)
+}
+
+// beyondTail reports whether the tail has yet to come as far as a position.
+func (p *partition) beyondTail(position int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return position > p.tailAt
 }

@@ -164,6 +164,7 @@ func New(o Options) *Router {
 func (r *Router) newPartition(id int, name string, o Options) *partition {
 	p := &partition{r: r, id: id, tailAt: none, targets: map[string]*target{}, unknown: map[uint64]struct{}{}}
 	p.recent.limit = o.RingBytes
+	p.ids.limit = max(maxIDs/o.Placement.Count(), leastIDs)
 	p.reader.p = p
 	p.writer = streams.NewWriter(streams.WriterOptions[pending]{
 		Driver: o.Driver, Partition: id, Name: name, Logger: r.log, Timeout: o.PublishTimeout,

@@ -19,7 +19,8 @@ import (
 type pending struct {
 	sender    *Sender // nil for the gateway's own
 	key       pair
-	record    *idRecord // nil if the client gave no message id
+	id        idKey // if byClient
+	byClient  bool  // the message id is the client's
 	requestID string
 	messageID string
 	seq       uint64
@@ -31,7 +32,7 @@ func follows(failed, later *pending) bool {
 }
 
 // followsKey is equal for what follows reports.
-func followsKey(p *pending) uint64 { return maphash.Comparable(digestSeed, p.key) }
+func followsKey(p *pending) uint64 { return maphash.Comparable(hashSeed, p.key) }
 
 // Send takes a client's message on its way: decide, check, stamp, publish,
 // deliver. It returns before the message is stored; the receipt, if one was
@@ -71,9 +72,9 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error {
 	d := draft{envelope: *e, requestID: requestID, byClient: e.MessageID != ""}
 	if d.byClient {
-		d.digest = digest(e.Payload, e.Type, e.Subject)
+		d.id, d.digest = keyOf(s.source, e.Topic, e.MessageID), digest(e.Payload, e.Type, []byte(e.Subject))
 	} else {
-		d.envelope.MessageID = newID()
+		d.envelope.MessageID, d.envelope.Drawn = newID(), true
 	}
 	p := s.r.parts[s.r.placement.Of(e.Topic)]
 	p.mu.Lock()
@@ -87,21 +88,20 @@ func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
 	e := &d.envelope
 	key := pair{s.source, e.Topic}
 	if d.byClient {
-		if r := p.seenIDs.find(key, e.MessageID); r != nil {
-			return s.repeated(r, d.digest, answer{d.requestID, r.id, key.address})
+		if r := p.known(d); r != nil {
+			return p.repeated(s, r, d)
 		}
 	}
 	e.Seq = p.seq + 1
 	p.scratch = e.Append(p.scratch[:0])
-	item := pending{sender: s, key: key, requestID: d.requestID, messageID: e.MessageID, seq: e.Seq}
-	if d.byClient {
-		item.record = p.seenIDs.add(key, e.MessageID, d.digest, s.r.now())
-	}
-	if err := p.writer.Append(p.scratch, item); err != nil {
-		if d.byClient {
-			p.seenIDs.settle(item.record, streams.NotStored)
-		}
+	err := p.writer.Append(p.scratch, pending{
+		sender: s, key: key, id: d.id, byClient: d.byClient, requestID: d.requestID, messageID: e.MessageID, seq: e.Seq,
+	})
+	if err != nil {
 		return refusal(err)
+	}
+	if d.byClient {
+		p.ids.add(d.id, d.digest, e.TimestampMS).seq = e.Seq
 	}
 	s.waiting.Add(1)
 	p.seq = e.Seq
@@ -112,25 +112,34 @@ func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
 	return nil
 }
 
-// repeated answers a message id that this sender has used for this address
-// (delivery rule P6). The partition's lock is held.
-func (s *Sender) repeated(r *idRecord, sum uint64, a answer) *wireerr.Error {
-	if r.digest != sum {
+// known returns what is known of the message id of a send, nil if it is new.
+func (p *partition) known(d *draft) *idRecord {
+	r := p.ids.find(d.id, p.r.nowMS())
+	if r != nil && r.outcome == streams.Unknown && p.seen > r.seq && r.position == none {
+		return nil // the tail has passed it over: it was never stored
+	}
+	return r
+}
+
+// repeated answers a message id that the sender has used for this address
+// (delivery rule P6). The lock is held.
+func (p *partition) repeated(s *Sender, r *idRecord, d *draft) *wireerr.Error {
+	if r.digest != d.digest {
 		return wireerr.New(wireerr.InvalidArgument, "message_id has been used for another message to this address")
 	}
 	s.r.stats.Duplicates.Add(1)
-	if a.requestID == "" {
+	if d.requestID == "" {
 		return nil
 	}
-	if r.outcome == 0 {
-		s.waiting.Add(1)
-		if !r.wait(s, a) {
-			s.answered()
-			return wireerr.New(wireerr.RateLimited, "too many repeats of one message_id wait for its outcome")
-		}
+	a := answer{d.requestID, d.envelope.MessageID, d.envelope.Topic}
+	if r.outcome != 0 {
+		s.settle(a, r.outcome, true)
 		return nil
 	}
-	s.settle(a, r.outcome, true)
+	if !p.ids.wait(r, s, a) {
+		return wireerr.New(wireerr.RateLimited, "too many repeats of one message_id wait for its outcome")
+	}
+	s.waiting.Add(1)
 	return nil
 }
 

@@ -12,6 +12,8 @@ type Stats struct {
 	// messages that came too late, GivenUp those that nobody would take after
 	// the last attempt.
 	Live, Shared, Redelivered, Expired, GivenUp atomic.Uint64
+	// Copies counts messages that the log has a second time under one id.
+	Copies atomic.Uint64
 	// CatchUps counts passes over the log for readers that were behind.
 	CatchUps atomic.Uint64
 	// Commits counts positions stored, CommitFailures statements that failed.

@@ -43,6 +43,7 @@ type draft struct {
 	envelope  envelope.Envelope
 	requestID string
 	byClient  bool   // the message id is the client's
+	id        idKey  // if byClient
 	digest    uint64 // if byClient
 }
 
