@@ -74,9 +74,9 @@ func (c *copies) of(position int64) verdict {
 // versions did not say whose it was.
 func repeatable(v *envelope.View) bool { return !v.Drawn && len(v.MessageID) > 0 }
 
-// judge remembers the id of a message that the tail shows, and says whether it
+// judgeCopy remembers the id of a message that the tail shows, and says whether it
 // is a copy. The lock is held.
-func (p *partition) judge(v *envelope.View, position int64, own bool) verdict {
+func (p *partition) judgeCopy(v *envelope.View, position int64, own bool) verdict {
 	key, sum := keyOfBytes(v.Source, v.Topic, v.MessageID), digest(v.Payload, v.Type, v.Subject)
 	i := p.ids.index[key]
 	if i == 0 {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/aether-gateway/gateway/internal/envelope"
-	"github.com/aether-gateway/gateway/internal/store"
 )
 
 // BenchmarkForeign is what a message costs at the tail that concerns nobody on
@@ -113,7 +112,9 @@ func TestP6SecondCopyIsNotDelivered(t *testing.T) {
 		t.Fatal("nothing was read from the log: the test shows nothing")
 	}
 	late.leave()
-	w3 := w1.second(func(o *Options) { o.RingBytes = 3000; o.Positions = &memoryStore{rows: map[string]store.Commit{}} })
+	unread := newMemoryStore()
+	unread.notes["ag::w::i::late"] = 0
+	w3 := w1.second(func(o *Options) { o.RingBytes, o.Positions = 3000, unread })
 	w3.agent("late", client(0)).expectOnce("ag::w::i::late")
 }
 

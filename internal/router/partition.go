@@ -193,7 +193,7 @@ func (p *partition) show(v *envelope.View, position int64) {
 	case envelope.Message, envelope.Progress:
 		var found verdict
 		if repeatable(v) {
-			found = p.judge(v, position, own)
+			found = p.judgeCopy(v, position, own)
 		}
 		if t := p.find(v.Topic); t != nil {
 			p.hand(t, v, position, own, found)
