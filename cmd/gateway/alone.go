@@ -19,15 +19,18 @@ const aloneRetry = 500 * time.Millisecond
 // errReplaced ends a gateway whose place another one has taken.
 var errReplaced = errors.New("another gateway has started on the same database while the connection to it was lost")
 
-// beAlone makes sure that no other gateway serves on the database: leases are
-// kept in the memory of one process, so that two would both deliver. One that
-// is about to end is waited for.
-func beAlone(ctx context.Context, log *slog.Logger, s *postgres.Store) (*postgres.Alone, error) {
-	told := false
+// serveOn takes the right to serve on the database. Without Redis leases are
+// kept in the memory of one process, so that two would both deliver: then it is
+// the only gateway, and one that is about to end is waited for.
+func serveOn(ctx context.Context, log *slog.Logger, s *postgres.Store, shared bool) (*postgres.Right, error) {
+	take, told := s.BeAlone, false
+	if shared {
+		take = s.BeAmong
+	}
 	for {
-		a, err := s.BeAlone(ctx)
+		right, err := take(ctx)
 		if !errors.Is(err, postgres.ErrNotAlone) {
-			return a, err
+			return right, err
 		}
 		if !told {
 			told = true
@@ -38,7 +41,10 @@ func beAlone(ctx context.Context, log *slog.Logger, s *postgres.Store) (*postgre
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, errors.New("another gateway serves on this database, and several are not supported yet: stop that one, or give this one a database and streams of its own")
+			if shared {
+				return nil, errors.New("a gateway without redis.url serves on this database, which must be alone: stop it, or give it the Redis of the others")
+			}
+			return nil, errors.New("another gateway serves on this database: stop that one, or give all of them the same redis.url so that they share it, or give this one a database and streams of its own")
 		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/ops"
+	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/presence/redis"
+	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/migrate"
@@ -32,6 +35,8 @@ const startTimeout = 30 * time.Second
 type backend struct {
 	driver    streams.Driver
 	positions store.Store
+	presence  presence.Gateway // nil: the gateway is alone
+	boot      router.Boot
 	checks    map[string]ops.Check
 	lost      <-chan struct{} // closed when another gateway has taken over; nil: cannot happen
 	closers   []func() error  // in the order of opening
@@ -98,7 +103,7 @@ func openEmbedded(ctx context.Context, cfg *config.Config) (_ *backend, err erro
 
 // openServices connects to PostgreSQL and RabbitMQ.
 func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *backend, err error) {
-	b := &backend{}
+	b := &backend{boot: router.NewBoot()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -124,12 +129,17 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	if err := settlePlacement(ctx, cfg, positions); err != nil {
 		return nil, err
 	}
-	alone, err := beAlone(ctx, log, positions)
+	right, err := serveOn(ctx, log, positions, cfg.Redis.URL != "")
 	if err != nil {
 		return nil, err
 	}
-	b.lost = alone.Lost()
-	b.closers = append(b.closers, alone.Close)
+	b.lost = right.Lost()
+	b.closers = append(b.closers, right.Close)
+	if cfg.Redis.URL != "" {
+		if b.presence, err = redis.New(redis.Options{URL: cfg.Redis.URL, Instance: instanceID(cfg), ID: b.boot.String(), Logger: log}); err != nil {
+			return nil, err
+		}
+	}
 
 	where := placement(cfg)
 	names := make([]string, where.Count())
@@ -148,6 +158,9 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	b.driver = driver
 	b.closers = append(b.closers, driver.Close)
 	b.checks = map[string]ops.Check{"postgres": positions.Ping}
+	if b.presence != nil {
+		b.checks["redis"] = func(context.Context) error { return b.presence.Status() }
+	}
 	return b, nil
 }
 

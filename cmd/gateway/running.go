@@ -18,6 +18,8 @@ import (
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/metrics"
 	"github.com/aether-gateway/gateway/internal/ops"
+	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/version"
 )
 
@@ -55,6 +57,7 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 	}
 	g.core = gateway.New(gateway.Options{
 		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Verifier: v, Logger: log, Version: version.Version(),
+		Presence: b.presence, Boot: b.boot,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes),
 		InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
 		KeepaliveTime: cfg.Session.KeepaliveTime, KeepaliveTimeout: cfg.Session.KeepaliveTimeout,
@@ -77,10 +80,11 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := g.core.Ready(startCtx); err != nil {
-		if ctx.Err() == nil {
-			err = fmt.Errorf("the log did not answer within %s: %w", startTimeout, err)
-		}
+	err := g.join(startCtx)
+	if err == nil {
+		err = g.awaitParts(ctx, startCtx)
+	}
+	if err != nil {
 		_ = l.grpc.Close()
 		g.stop()
 		return nil, err
@@ -93,6 +97,31 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 	g.health.Serving()
 	g.health.Ready(ctx)
 	return g, nil
+}
+
+// join makes the gateway one of several, if it has others.
+func (g *running) join(ctx context.Context) error {
+	err := g.core.Join(ctx)
+	if errors.Is(err, presence.ErrInstanceInUse) {
+		return fmt.Errorf("another gateway runs with the instance id %q: give each its own instance_id, or stop that one", instanceID(g.cfg))
+	}
+	return err
+}
+
+// awaitParts waits until the log is there, which it must be soon, and until
+// leases can be had, however long that takes: so a gateway that is started
+// while Redis is away serves when it is back.
+func (g *running) awaitParts(ctx, starting context.Context) error {
+	err := g.core.Ready(starting)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, router.ErrUnready):
+		return fmt.Errorf("the log did not answer within %s: %w", startTimeout, err)
+	}
+	return g.core.Ready(ctx)
 }
 
 func (g *running) serveHTTP(lis net.Listener, h http.Handler) {

@@ -41,7 +41,9 @@ func (c *serveCmd) Run(p *program) error {
 	}
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
 	logNotes(log, cfg)
-	log.Info("one gateway serves a deployment: leases are kept in its memory and Redis is not used yet")
+	if cfg.Redis.URL == "" {
+		log.Info("redis.url is not set: this gateway serves alone and keeps leases in its memory")
+	}
 	return p.serve(startup{
 		cfg: cfg, log: log,
 		open: func(ctx context.Context) (*backend, *auth.Verifier, error) {

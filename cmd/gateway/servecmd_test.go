@@ -14,7 +14,7 @@ func TestServe(t *testing.T) {
 	key, db, mq := keyFile(t, "k.hs256"), testservices.NewPostgres(t), testservices.RabbitMQ(t)
 	environ := []string{
 		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=127.0.0.1:0", "AETHER_POSTGRES_URL=" + db.URL(),
-		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2", "AETHER_REDIS_URL=redis://127.0.0.1:1",
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2",
 	}
 
 	// An empty database is refused with what to do, and that does it.
@@ -38,8 +38,8 @@ func TestServe(t *testing.T) {
 	succeed(t, environ, "migrate", "down")
 
 	g := launch(t, environ, "serve", "--migrate")
-	if log := g.stderr.String(); !strings.Contains(log, "Redis is not used yet") || !strings.Contains(log, `"key":"redis.url"`) {
-		t.Errorf("it does not say that Redis is not used:\n%s", log)
+	if log := g.stderr.String(); !strings.Contains(log, "redis.url is not set") {
+		t.Errorf("it does not say that it is alone:\n%s", log)
 	}
 	ops := regexp.MustCompile(`"ops":"([^"]+)"`).FindStringSubmatch(g.stderr.String())
 	if ops == nil {
@@ -110,4 +110,41 @@ func TestServeRefuses(t *testing.T) {
 	if code, _, stderr := command(append(environ, "AETHER_POSTGRES_URL="+nowhere, "AETHER_JWT_KEY_FILE=/nowhere.hs256"), "", "serve"); code != 1 || !strings.Contains(stderr, "/nowhere.hs256") {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
+}
+
+// Two gateways with one Redis serve together: what is sent at one is read at
+// the other. One without Redis is kept out, and one with an instance id that is
+// taken.
+func TestServeTwo(t *testing.T) {
+	t.Parallel()
+	key, db, mq, mem := keyFile(t, "k.hs256"), testservices.Postgres(t), testservices.RabbitMQ(t), testservices.Redis(t)
+	alone := []string{
+		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=127.0.0.1:0", "AETHER_POSTGRES_URL=" + db.URL(),
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2",
+	}
+	environ := append(alone[:len(alone):len(alone)], "AETHER_REDIS_URL="+mem.URL())
+	a := launch(t, append(environ, "AETHER_INSTANCE_ID=a"), "serve", "--migrate")
+	b := launch(t, append(environ, "AETHER_INSTANCE_ID=b"), "serve")
+	succeed(t, append(environ, "AETHER_ADDR="+a.grpc), "send", "--as", "us::alice::cli", "--to", "ag::w::i::s", "--text", "kept")
+	token := strings.TrimSpace(succeed(t, environ, "token", "create", "--kind", "agent", "--workspace", "w", "--impl", "i", "--spec", "s"))
+	row := succeed(t, append(environ, "AETHER_ADDR="+b.grpc, "AETHER_TOKEN="+token), "connect", "--count", "1", "--output", "json")
+	if !strings.Contains(row, `"kept"`) {
+		t.Errorf("got %s", row)
+	}
+	if code, _, stderr := command(append(environ, "AETHER_INSTANCE_ID=b"), "", "serve"); code != 1 || !strings.Contains(stderr, `instance id \"b\"`) && !strings.Contains(stderr, `instance id "b"`) {
+		t.Errorf("the same instance id: exit %d\n%s", code, stderr)
+	}
+	if code, _, stderr := command(alone, "", "serve"); code != 1 || !strings.Contains(stderr, "another gateway serves on this database") {
+		t.Errorf("without Redis: exit %d\n%s", code, stderr)
+	}
+	// Without Redis nobody is given a lease, and operators see why.
+	mem.Kill()
+	ops := regexp.MustCompile(`"ops":"([^"]+)"`).FindStringSubmatch(a.stderr.String())
+	a.stderr.wait(t, `"msg":"not ready`)
+	if status, body := get(t, "http://"+ops[1]+"/readyz"); status != 503 || !strings.Contains(body, "\nredis: ") || !strings.Contains(body, "\nlog: ok\n") {
+		t.Errorf("/readyz of operators: %d %q", status, body)
+	}
+	mem.Start()
+	a.stop(t)
+	b.stop(t)
 }

@@ -22,7 +22,8 @@ var table = []Key{
 	},
 	{
 		Name: "instance_id", Type: TypeString,
-		Doc:   "The name of this gateway in logs. Without one, the host's name and the process id.",
+		Doc: "The name of this gateway, in logs and among others that use the same Redis, of which no two may have the same. " +
+			"Without one, the host's name and the process id.",
 		field: func(c *Config) any { return &c.InstanceID },
 	},
 	{
@@ -48,8 +49,8 @@ var table = []Key{
 	},
 	{
 		Name: "redis.url", Type: TypeURL, Schemes: []string{"redis", "rediss"}, Only: Serve,
-		Later: "a gateway runs alone and keeps leases in its own memory",
-		Doc:   "The Redis that several gateways share: `redis://HOST:PORT`.",
+		Doc: "The Redis that several gateways share: `redis://[USER:PASSWORD@]HOST:PORT[/DB]`. It must not evict keys. " +
+			"Without it a gateway is alone on its database and keeps leases in its own memory.",
 		field: func(c *Config) any { return &c.Redis.URL },
 	},
 

@@ -32,8 +32,8 @@ type Options struct {
 	// only.
 	Members  store.Members
 	Verifier *auth.Verifier
-	// Presence is this gateway among its peers, which New does not start;
-	// nil: it is alone.
+	// Presence is this gateway among its peers; nil: it is alone. The gateway
+	// starts it with [Gateway.Join] and closes it.
 	Presence presence.Gateway
 	// Boot identifies this process; default: drawn. A presence that others see
 	// must have it as its id.
@@ -65,6 +65,7 @@ type Gateway struct {
 	Router   *router.Router
 	Sessions *session.Manager
 	Server   *server.Server
+	Presence presence.Gateway
 }
 
 // New starts a gateway's parts; it takes connections with [Gateway.Serve].
@@ -78,14 +79,14 @@ func New(o Options) *Gateway {
 	if o.KeepaliveTimeout <= 0 {
 		o.KeepaliveTimeout = defaultKeepalive
 	}
-	g := &Gateway{}
+	g := &Gateway{Presence: o.Presence}
 	g.Router = router.New(router.Options{
 		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Logger: o.Logger,
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 	})
 	g.Sessions = session.NewManager(session.Options{
-		Router: g.Router, Leases: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,
+		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,
 		InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes,
@@ -97,14 +98,36 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// Ready waits until the gateway can serve.
+// Join makes the gateway one of those that share its presence. It is called
+// once, before Ready. [presence.ErrInstanceInUse] says that one of them has its
+// instance id; that the others cannot be reached is no error.
+func (g *Gateway) Join(ctx context.Context) error { return g.Presence.Start(ctx, g.Sessions) }
+
+// presencePoll is how often a gateway that starts looks whether leases can be
+// had.
+const presencePoll = 50 * time.Millisecond
+
+// Ready waits until the gateway can serve: the log is there, and leases can be
+// had.
 func (g *Gateway) Ready(ctx context.Context) error {
 	select {
 	case <-g.Router.Ready():
-		g.Server.SetServing(true)
-		return nil
 	case <-ctx.Done():
 		return router.ErrUnready
+	}
+	tick := time.NewTicker(presencePoll)
+	defer tick.Stop()
+	for {
+		err := g.Presence.Status()
+		if err == nil {
+			g.Server.SetServing(true)
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
 
@@ -133,5 +156,5 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	ends, cancelEnds := context.WithTimeout(clients, streamEnds)
 	defer cancelEnds()
 	g.Server.Stop(ends)
-	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx))
+	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx), g.Presence.Close(ctx))
 }

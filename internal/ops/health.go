@@ -131,9 +131,12 @@ func (h *Health) state() error {
 }
 
 // Ready reports whether the gateway is ready, and what each check said. While
-// it starts or drains the checks are not asked.
+// it drains the checks are not asked.
 func (h *Health) Ready(ctx context.Context) (bool, []Result) {
-	if err := h.state(); err != nil {
+	switch err := h.state(); {
+	case errors.Is(err, ErrStarting):
+		return false, append([]Result{{Name: "gateway", Err: err}}, h.ask(ctx)...)
+	case err != nil:
 		return false, []Result{{Name: "gateway", Err: err}}
 	}
 	results := h.ask(ctx)

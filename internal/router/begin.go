@@ -59,12 +59,12 @@ type leap struct {
 // has begun (delivery rule C5).
 func (s *Subscription) begin(ctx context.Context, key string, p *partition) (origin, error) {
 	mark, err := s.r.positions.BeginSession(ctx, store.Session{
-		Identity: key, Address: key, Workspace: s.reads.Workspace, Epoch: s.reads.Epoch,
+		Identity: key, Address: key, Workspace: s.reads.Workspace, Epoch: s.reads.Lease.Epoch,
 	})
 	if err != nil {
 		return origin{}, fmt.Errorf("begin a session on %s: %w", key, err)
 	}
-	position, known, err := s.r.positions.Position(ctx, key, key)
+	position, known, err := s.goOn(ctx, key)
 	if err != nil {
 		return origin{}, fmt.Errorf("position of %s: %w", key, err)
 	}
@@ -120,7 +120,7 @@ func (s *Subscription) settleStart(ctx context.Context, in *inbox) error {
 		return nil
 	}
 	err := s.r.positions.Commit(ctx, []store.Commit{{
-		Identity: in.Identity, Address: in.Address, Position: uint64(at), Epoch: s.reads.Epoch,
+		Identity: in.Identity, Address: in.Address, Position: uint64(at), Epoch: s.reads.Lease.Epoch,
 	}})
 	if err != nil {
 		return fmt.Errorf("first position of %s: %w", in.Address, err)

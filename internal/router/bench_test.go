@@ -10,6 +10,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 )
@@ -29,8 +30,8 @@ func BenchmarkPair(b *testing.B) {
 	join := func(spec string) (*Sender, *delivery.Mailbox, *Subscription) {
 		a, _ := address.Agent("w", "i", spec)
 		box := delivery.NewMailbox(delivery.Options{Mode: delivery.Client, MaxUnacked: 1024})
-		s := r.NewSender(&acl.Principal{Kind: acl.Agent, Address: a, Workspace: "w"}, a.String(), box, func() { b.Error("overflow") })
-		sub, err := r.Subscribe(context.Background(), box, Reads{Exclusive: []string{a.String()}, Identity: a.String(), Epoch: 1})
+		s := r.NewSender(&acl.Principal{Kind: acl.Agent, Address: a, Workspace: "w"}, a.String(), presence.Lease{}, box, func() { b.Error("overflow") })
+		sub, err := r.Subscribe(context.Background(), box, Reads{Exclusive: []string{a.String()}, Identity: a.String(), Lease: presence.Lease{Epoch: 1}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -38,8 +39,8 @@ func BenchmarkPair(b *testing.B) {
 	}
 	sender, answers, from := join("a")
 	_, inbox, to := join("b")
-	defer from.Leave(context.Background(), nil)
-	defer to.Leave(context.Background(), nil)
+	defer from.Leave(context.Background(), Leaving{})
+	defer to.Leave(context.Background(), Leaving{})
 
 	count := b.N
 	done := make(chan struct{})

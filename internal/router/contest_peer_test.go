@@ -15,6 +15,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/faultproxy"
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/presence/redis"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 	"github.com/aether-gateway/gateway/internal/testservices"
@@ -146,8 +147,8 @@ func (g *gateway) hire(id string, window int, y *tally, work func(m *aetherv1.In
 		g.t.Fatal(err)
 	}
 	l := &labour{g: g, box: delivery.NewMailbox(client(window)), stop: make(chan struct{}), done: make(chan struct{})}
-	g.r.NewSender(&acl.Principal{Kind: acl.Task, Address: a, Workspace: "w"}, a.String(), l.box, func() {})
-	l.sub, err = g.r.Subscribe(context.Background(), l.box, Reads{Workers: tasks, Identity: a.String(), Epoch: 1})
+	g.r.NewSender(&acl.Principal{Kind: acl.Task, Address: a, Workspace: "w"}, a.String(), presence.Lease{}, l.box, func() {})
+	l.sub, err = g.r.Subscribe(context.Background(), l.box, Reads{Workers: tasks, Identity: a.String(), Lease: presence.Lease{Epoch: 1}})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func (l *labour) leave() {
 	l.once.Do(func() {
 		close(l.stop)
 		<-l.done
-		l.sub.Leave(context.Background(), nil)
+		l.sub.Leave(context.Background(), Leaving{})
 	})
 }
 

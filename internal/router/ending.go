@@ -38,6 +38,9 @@ func (r *Router) deleteNotes(ctx context.Context, subs []*Subscription) {
 	var spent []*inbox
 	var notes []store.Note
 	for _, s := range subs {
+		if s.reads.Lease.Lost() {
+			continue
+		}
 		for _, in := range s.inboxes {
 			if note, ok := in.noteSpent(); ok {
 				spent, notes = append(spent, in), append(notes, note)
@@ -70,13 +73,17 @@ func (r *Router) deleteNotes(ctx context.Context, subs []*Subscription) {
 // finals returns what a session that ends commits. Clean are those that end
 // live and with everything done: what they have not been given lies behind the
 // position, and was not published before the commit (delivery rule C5).
+// A lost lease commits nothing (delivery rule L2).
 func (s *Subscription) finals() (clean, other []store.Commit) {
+	if s.reads.Lease.Lost() {
+		return nil, nil
+	}
 	for _, in := range s.inboxes {
 		position, live := in.lastWatermark()
 		if position == none {
 			continue
 		}
-		c := store.Commit{Identity: in.Identity, Address: in.Address, Position: uint64(position), Epoch: s.reads.Epoch}
+		c := store.Commit{Identity: in.Identity, Address: in.Address, Position: uint64(position), Epoch: s.reads.Lease.Epoch}
 		if fresh := in.Committing(position, true); live {
 			clean = append(clean, c)
 		} else if fresh {

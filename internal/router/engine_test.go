@@ -7,6 +7,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
 )
 
 // An engine for all workspaces once came and went under the eyes of sessions
@@ -29,12 +30,12 @@ func TestEngineComesBesideCatchUp(t *testing.T) {
 			default:
 			}
 			box := delivery.NewMailbox(delivery.Options{Mode: delivery.Client})
-			sub, err := w.r.Subscribe(context.Background(), box, Reads{Events: acl.All(), Identity: "wfe::1", Epoch: 1})
+			sub, err := w.r.Subscribe(context.Background(), box, Reads{Events: acl.All(), Identity: "wfe::1", Lease: presence.Lease{Epoch: 1}})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			sub.Leave(context.Background(), nil)
+			sub.Leave(context.Background(), Leaving{})
 		}
 	})
 	for range 50 {

@@ -12,6 +12,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
 )
 
 // peer is a session of the model.
@@ -31,8 +32,8 @@ func (m *model) connect(p *acl.Principal, o delivery.Options, reads Reads) *peer
 	s.n = m.sessions
 	m.mu.Unlock()
 	name := p.Address.String()
-	s.sender = m.w.r.NewSender(p, name, s.box, func() { m.t.Errorf("%s overflowed", name) })
-	reads.Identity, reads.Epoch = name, uint64(s.n)
+	s.sender = m.w.r.NewSender(p, name, presence.Lease{}, s.box, func() { m.t.Errorf("%s overflowed", name) })
+	reads.Identity, reads.Lease.Epoch = name, uint64(s.n)
 	for {
 		sub, err := m.w.r.Subscribe(context.Background(), s.box, reads)
 		if err == nil {
@@ -43,7 +44,7 @@ func (m *model) connect(p *acl.Principal, o delivery.Options, reads Reads) *peer
 	}
 }
 
-func (s *peer) leave() { s.sub.Leave(context.Background(), nil) }
+func (s *peer) leave() { s.sub.Leave(context.Background(), Leaving{}) }
 
 // frames takes what waits, for a while.
 func (s *peer) frames(patience time.Duration, each func(*aetherv1.DownstreamMessage)) bool {

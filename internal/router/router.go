@@ -304,7 +304,10 @@ func (r *Router) commit(ctx context.Context) {
 	r.mu.Unlock()
 	var list []store.Commit
 	for _, s := range subs {
-		list = append(list, s.commits()...)
+		if due := s.commits(); len(due) > 0 {
+			list = append(list, due...)
+			s.keepMark()
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()

@@ -92,6 +92,9 @@ func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
 			return p.repeated(s, r, d)
 		}
 	}
+	if s.lease.Lost() {
+		return errLost()
+	}
 	e.Seq = p.seq + 1
 	p.scratch = e.Append(p.scratch[:0])
 	err := p.writer.Append(p.scratch, pending{
@@ -141,6 +144,11 @@ func (p *partition) repeated(s *Sender, r *idRecord, d *draft) *wireerr.Error {
 	}
 	s.waiting.Add(1)
 	return nil
+}
+
+// errLost refuses a send of a session whose lease is lost (delivery rule L2).
+func errLost() *wireerr.Error {
+	return wireerr.New(wireerr.Unavailable, "the session has lost its identity to another or cannot renew it; the message is not stored")
 }
 
 func refusal(err error) *wireerr.Error {

@@ -10,6 +10,7 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 )
@@ -21,6 +22,7 @@ type Sender struct {
 	source    string
 	box       *delivery.Mailbox
 	overflow  func()
+	lease     presence.Lease
 	parts     []senderPart // by partition, under the partition's lock
 
 	heldSends, heldBytes atomic.Int64 // what waits in lines
@@ -40,11 +42,12 @@ type senderPart struct {
 
 // NewSender returns the sending half of a session. source is its identity
 // string; its lease must be held, and what it sent by an earlier session must
-// be stored by now or never be. overflow is called when the mailbox does not
-// take an answer any more, because the client reads none; it must not block.
-func (r *Router) NewSender(p *acl.Principal, source string, box *delivery.Mailbox, overflow func()) *Sender {
+// be stored by now or never be. What it sends when the lease is lost is refused
+// (delivery rule L2). overflow is called when the mailbox does not take an
+// answer any more, because the client reads none; it must not block.
+func (r *Router) NewSender(p *acl.Principal, source string, lease presence.Lease, box *delivery.Mailbox, overflow func()) *Sender {
 	s := &Sender{
-		r: r, principal: p, source: source, box: box, overflow: overflow,
+		r: r, principal: p, source: source, lease: lease, box: box, overflow: overflow,
 		parts: make([]senderPart, len(r.parts)),
 	}
 	for i, part := range r.parts {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 )
 
@@ -52,8 +53,12 @@ type Reads struct {
 	Ends Ends
 	// Echo asks for its own broadcasts.
 	Echo bool
-	// Epoch is the fencing number of its lease.
-	Epoch uint64
+	// Lease is what it acts under: what is lost commits nothing more.
+	Lease presence.Lease
+	// Watermark is what its predecessor left, if it took the lease over; Exact
+	// says that the predecessor had stopped before that (delivery rule L4).
+	Watermark []byte
+	Exact     bool
 	// Gap is told what is missing. It must not block.
 	Gap func(Gap)
 }
@@ -64,6 +69,7 @@ type Subscription struct {
 	box     *delivery.Mailbox
 	reads   Reads
 	ends    Ends
+	left    watermark // by the predecessor
 	inboxes []*inbox
 	listens []listening
 	worker  *member
@@ -82,6 +88,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 	if s.ends == nil {
 		s.ends = r.Ends()
 	}
+	s.inherit()
 	for _, address := range reads.Exclusive {
 		if err := s.open(ctx, address); err != nil {
 			return nil, err
@@ -227,7 +234,10 @@ func (s *Subscription) openAnyEvent(ctx context.Context, p *partition, at map[st
 	return nil
 }
 
-var errTaken = errors.New("router: the address is read by another session")
+// ErrTaken is returned by [Router.Subscribe] while another session of this
+// gateway reads an exclusive address: one that has lost its lease and is about
+// to end.
+var ErrTaken = errors.New("router: the address is read by another session")
 
 // attach makes the inbox known to senders and to the tail.
 func (p *partition) attach(in *inbox) error {
@@ -239,7 +249,7 @@ func (p *partition) attach(in *inbox) error {
 	case in.topic != anyEvent && p.targets[in.topic] == nil:
 		p.targets[in.topic] = &in.target
 	default:
-		return errTaken
+		return ErrTaken
 	}
 	if in.At() > p.tailAt {
 		p.suspectEnd(in)
@@ -280,13 +290,29 @@ func (s *Subscription) gap(g Gap) {
 }
 
 // leaveTimeout is how long a session that ends waits for the tail to show
-// what it was given live (delivery rule S7).
-const leaveTimeout = time.Second
+// what it was given live (delivery rule S7); hurriedTimeout if another waits
+// for its place.
+const (
+	leaveTimeout   = time.Second
+	hurriedTimeout = 200 * time.Millisecond
+)
+
+// Leaving is how a session leaves.
+type Leaving struct {
+	// Settle is called when the mailbox takes nothing more and before positions
+	// are read; it may be nil.
+	Settle func()
+	// Hurry says that another waits for its place.
+	Hurry bool
+	// Left, if set, is told what the session was done with, before that is
+	// committed. It is not told of one that has lost its lease: that is nobody's
+	// business any more.
+	Left func(watermark []byte)
+}
 
 // Leave ends the subscription: nothing more is delivered, what is done is
-// committed. The lease may be freed afterwards. settle is called when the
-// mailbox takes nothing more and before positions are read; it may be nil.
-func (s *Subscription) Leave(ctx context.Context, settle func()) {
+// committed, unless the lease is lost. The lease may be freed afterwards.
+func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 	s.r.unregister(s)
 	for _, l := range s.listens {
 		l.p.unlisten(l.l.topic.Name, l.l)
@@ -297,11 +323,13 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 	if s.worker != nil {
 		s.worker.group.p.unwork(s.worker)
 	}
-	s.awaitTail(ctx)
+	if !s.reads.Lease.Lost() {
+		s.awaitTail(ctx, how.Hurry)
+	}
 	s.box.Close()
 	s.again.close()
-	if settle != nil {
-		settle()
+	if how.Settle != nil {
+		how.Settle()
 	}
 	if s.worker != nil {
 		s.worker.group.settled(s.worker)
@@ -311,6 +339,9 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 		s.r.repeats.set(in.Address, in.handed(in.watermark()))
 	}
 	clean, other := s.finals()
+	if how.Left != nil && !s.reads.Lease.Lost() {
+		how.Left(s.done(true).encode())
+	}
 	s.detach()
 	if err := s.commitFinals(ctx, clean, other); err != nil {
 		s.r.stats.CommitFailures.Add(1)
@@ -326,8 +357,12 @@ func (s *Subscription) Leave(ctx context.Context, settle func()) {
 // awaitTail waits until the log has shown every live delivery, so that those
 // that are done have a position that can be committed. Who fell back while they
 // were on their way reads on to find them; it takes nothing else any more.
-func (s *Subscription) awaitTail(ctx context.Context) {
-	deadline := time.NewTimer(leaveTimeout)
+func (s *Subscription) awaitTail(ctx context.Context, hurry bool) {
+	limit := leaveTimeout
+	if hurry {
+		limit = hurriedTimeout
+	}
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	again := time.NewTicker(leaveTimeout / 50) // a reader may let go of it
 	defer again.Stop()
@@ -339,6 +374,9 @@ func (s *Subscription) awaitTail(ctx context.Context) {
 			shown := in.p.nextEntry()
 			if !in.p.expecting(in) {
 				break
+			}
+			if s.reads.Lease.Lost() {
+				return
 			}
 			select {
 			case <-shown:
@@ -360,7 +398,11 @@ func (p *partition) expecting(in *inbox) bool {
 
 // commits returns the positions worth committing: those that moved by a
 // delivery of their own, and those that a note waits for.
+// None of a lost lease (delivery rule L2).
 func (s *Subscription) commits() []store.Commit {
+	if s.reads.Lease.Lost() {
+		return nil
+	}
 	var list []store.Commit
 	for _, in := range s.inboxes {
 		if !in.Due() && !in.owesCommit() {
@@ -371,7 +413,7 @@ func (s *Subscription) commits() []store.Commit {
 			continue
 		}
 		list = append(list, store.Commit{
-			Identity: in.Identity, Address: in.Address, Position: uint64(position), Epoch: s.reads.Epoch,
+			Identity: in.Identity, Address: in.Address, Position: uint64(position), Epoch: s.reads.Lease.Epoch,
 		})
 	}
 	return list

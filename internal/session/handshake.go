@@ -14,7 +14,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/delivery"
-	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
 )
 
@@ -23,7 +22,7 @@ import (
 func (m *Manager) Serve(st Stream) error {
 	init, err := m.receiveInit(st)
 	if err == nil && m.isDraining() {
-		err = errDraining
+		err = draining()
 	}
 	var s *Session
 	if err == nil {
@@ -35,6 +34,9 @@ func (m *Manager) Serve(st Stream) error {
 		return err
 	}
 	m.stats.Connects.Add(1)
+	if s.resumed {
+		m.stats.Resumed.Add(1)
+	}
 	m.o.Logger.Info("connected", "identity", s.identity, "session", s.id, "peer", st.Peer())
 	err = s.run()
 	m.o.Logger.Info("disconnected", "identity", s.identity, "session", s.id, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
@@ -135,34 +137,41 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		extended: init.GetDelivery() != nil, since: m.o.Now(), extensions: extensions,
 		ended: make(chan struct{}), flush: make(chan struct{}), pumped: make(chan struct{}), left: make(chan struct{}),
 	}
+	resume := resumable(init)
 	if id.Kind == acl.Task && id.Specifier == "" {
-		if id, err = m.assign(s, id, init.GetResumeSessionId()); err != nil {
+		if id, err = m.assign(ctx, s, id, resume); err != nil {
 			return nil, err
 		}
 	}
 	s.identity = id.String()
 	s.kind = id.Kind
 	ends := m.o.Router.Ends() // before the lease: what comes later is not noted
-	if err := m.acquire(ctx, s, init.GetResumeSessionId()); err != nil {
+	grant, err := m.claim(ctx, s, resume)
+	if err != nil {
 		return nil, err
 	}
 	s.box = delivery.NewMailbox(mailbox)
-	s.sender = m.o.Router.NewSender(&s.principal, s.identity, s.box, s.slow)
+	s.sender = m.o.Router.NewSender(&s.principal, s.identity, s.lease, s.box, s.slow)
 	if err := m.admit(ctx, &principal, id, credential.ExpiresAt); err != nil {
 		m.release(s)
 		return nil, err
 	}
 	reads := subscriptions(&s.principal, id)
-	reads.Identity, reads.Epoch, reads.Echo, reads.Gap = s.identity, s.lease.Epoch, init.GetDelivery().GetEcho(), s.gap
+	reads.Identity, reads.Lease, reads.Echo, reads.Gap = s.identity, s.lease, init.GetDelivery().GetEcho(), s.gap
 	reads.Workspace, reads.Ends = principal.Workspace, ends
-	if s.sub, err = m.o.Router.Subscribe(ctx, s.box, reads); err != nil {
+	reads.Watermark, reads.Exact = grant.Watermark, grant.Exact
+	if s.sub, err = m.subscribe(ctx, s, reads); err != nil {
 		m.release(s)
 		m.o.Logger.Error("a session could not be subscribed", "identity", s.identity, "error", err)
-		return nil, status.Error(codes.Unavailable, "the subscriptions could not be made; connect again")
+		return nil, unavailable(time.Second, "the subscriptions could not be made; connect again")
 	}
 	if err := m.add(s); err != nil {
 		s.leave(cause{})
 		return nil, err
+	}
+	if s.lost() { // before the manager could be told
+		s.leave(cause{})
+		return nil, s.why.err
 	}
 	return s, nil
 }
@@ -238,99 +247,6 @@ func (m *Manager) mailboxOptions(d *aetherv1.DeliveryOptions) (delivery.Options,
 		return o, status.Error(codes.Unimplemented, "subject filters are not supported")
 	}
 	return o, nil
-}
-
-// assign gives a non-unique task its id: a new one, or that of the session it
-// resumes.
-func (m *Manager) assign(s *Session, id auth.Identity, resume string) (auth.Identity, error) {
-	if old := m.taskAddress(resume); !old.IsZero() && old.Workspace() == id.Workspace && old.Implementation() == id.Implementation {
-		id.Specifier = old.Specifier()
-	} else {
-		u, err := uuid.NewV7()
-		if err != nil {
-			return id, status.Error(codes.Internal, "no id could be drawn")
-		}
-		id.Specifier = u.String()
-	}
-	a, err := address.Task(id.Workspace, id.Implementation, id.Specifier)
-	if err != nil {
-		return id, status.Error(codes.InvalidArgument, "the task's address would be too long")
-	}
-	s.principal.Address, s.assigned = a, id.Specifier
-	return id, nil
-}
-
-// takeoverTimeout is how long a session that resumes waits for its
-// predecessor to leave.
-const takeoverTimeout = 3 * time.Second
-
-// acquire takes the session's lease. The holder's own session id takes it
-// over.
-func (m *Manager) acquire(ctx context.Context, s *Session, resume string) error {
-	names := leaseNames(&s.principal, s.identity)
-	lease, err := m.o.Leases.Acquire(ctx, s.id, names...)
-	if errors.Is(err, presence.ErrHeld) && resume != "" {
-		if old := m.predecessor(s, names[0], resume); old != nil {
-			old.supersede()
-			timeout := time.NewTimer(takeoverTimeout)
-			defer timeout.Stop()
-			select {
-			case <-old.left:
-				s.resumed = true
-				lease, err = m.o.Leases.Acquire(ctx, s.id, names...)
-			case <-timeout.C:
-			case <-ctx.Done():
-			}
-		}
-	}
-	switch {
-	case err == nil:
-		s.lease = lease
-		return nil
-	case errors.Is(err, presence.ErrHeld):
-		return status.Errorf(codes.AlreadyExists, "DuplicateIdentityError: identity (%s) is connected already", s.identity)
-	default:
-		m.o.Logger.Error("a lease could not be taken", "identity", s.identity, "error", err)
-		return status.Error(codes.Unavailable, "the lease on the identity could not be taken; connect again")
-	}
-}
-
-// predecessor returns the session that holds name, if resume is its id.
-func (m *Manager) predecessor(s *Session, name, resume string) *Session {
-	holder, held := m.o.Leases.Holder(name)
-	if !held || holder != resume {
-		return nil
-	}
-	old := m.session(resume)
-	if old == nil || old.identity != s.identity {
-		return nil
-	}
-	return old
-}
-
-const releaseTimeout = 2 * time.Second
-
-func (m *Manager) release(s *Session) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.st.Context()), releaseTimeout)
-	defer cancel()
-	if err := m.o.Leases.Release(ctx, s.lease); err != nil {
-		m.o.Logger.Warn("a lease could not be released", "identity", s.identity, "error", err)
-	}
-}
-
-// leaseNames returns what a session must be alone with: its identity, and,
-// for the workflow engine, the event addresses that it reads.
-func leaseNames(p *acl.Principal, identity string) []string {
-	names := []string{identity}
-	if p.Kind == acl.WorkflowEngine {
-		if p.Workspaces.IsAll() {
-			return append(names, "event::*")
-		}
-		for _, ws := range p.Workspaces.Names() {
-			names = append(names, "event::"+ws)
-		}
-	}
-	return names
 }
 
 // subscriptions returns what a principal reads.

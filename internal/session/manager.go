@@ -8,9 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/presence"
@@ -35,10 +32,10 @@ type Stream interface {
 	Peer() string
 }
 
-// Options configure a [Manager]. Router, Leases and Verifier are required.
+// Options configure a [Manager]. Router, Presence and Verifier are required.
 type Options struct {
 	Router   *router.Router
-	Leases   presence.Leases
+	Presence presence.Gateway // to be started with the manager as its handler
 	Verifier *auth.Verifier
 	Logger   *slog.Logger
 	Now      func() time.Time
@@ -97,7 +94,6 @@ type Manager struct {
 
 	mu       sync.Mutex
 	sessions map[string]*Session
-	recent   recentTasks
 	draining bool
 	empty    chan struct{} // closed when the last session has left a draining manager
 }
@@ -105,6 +101,10 @@ type Manager struct {
 // Stats are the manager's counters since it started.
 type Stats struct {
 	Connects, Refused, Ended, SlowReaders atomic.Uint64
+	// Resumed counts sessions that went on where another one was, TakenOver
+	// those that were asked to yield to such a one, Fenced and Superseded those
+	// that lost their lease without being asked.
+	Resumed, TakenOver, Fenced, Superseded atomic.Uint64
 }
 
 // NewManager returns a manager, which must be closed.
@@ -161,14 +161,18 @@ func (m *Manager) all() []*Session {
 	return list
 }
 
-var errDraining = status.Error(codes.Unavailable, "the gateway is shutting down; connect again")
+// draining is the status of streams that end, or do not begin, because the
+// gateway shuts down.
+func draining() error {
+	return unavailable(reconnectWithin/2, "the gateway is shutting down; connect again")
+}
 
 // add makes a session known. It fails while the gateway shuts down.
 func (m *Manager) add(s *Session) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
-		return errDraining
+		return draining()
 	}
 	m.sessions[s.id] = s
 	return nil
@@ -179,7 +183,6 @@ func (m *Manager) remove(s *Session) {
 	defer m.mu.Unlock()
 	if m.sessions[s.id] == s {
 		delete(m.sessions, s.id)
-		m.recent.add(s, m.o.Now())
 		m.stats.Ended.Add(1)
 	}
 	if m.draining && len(m.sessions) == 0 && m.empty != nil {
@@ -218,7 +221,7 @@ func (m *Manager) Drain(ctx context.Context) error {
 	m.mu.Unlock()
 	for _, s := range m.all() {
 		s.urgent(signalFrame(aetherv1.Signal_SIGNAL_TYPE_GRACEFUL_DISCONNECT, "the gateway is shutting down", "DRAINING", rand.N(reconnectWithin)))
-		s.end(cause{err: errDraining, flush: true, receipts: true})
+		s.end(cause{err: draining(), flush: true, receipts: true})
 	}
 	if empty == nil {
 		return nil

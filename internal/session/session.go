@@ -42,6 +42,11 @@ type Session struct {
 	sender *router.Sender
 	sub    *router.Subscription
 
+	// unconfirmed says that predecessors' ids still count (delivery rule L5).
+	unconfirmed atomic.Bool
+	// handOver is what the session was done with when it ended.
+	handOver atomic.Pointer[[]byte]
+
 	handling sync.Mutex // held while a frame of the client is acted on
 
 	lastSent  atomic.Int64 // Unix ms of the last frame
@@ -81,12 +86,6 @@ func (s *Session) slow() {
 	s.end(cause{err: status.Error(codes.ResourceExhausted, "the client does not read the answers to what it sends")})
 }
 
-// supersede ends the session in favour of one that resumes it.
-func (s *Session) supersede() {
-	s.urgent(signalFrame(aetherv1.Signal_SIGNAL_TYPE_FORCE_DISCONNECT, "the session was resumed by another connection", "SUPERSEDED", 0))
-	s.end(cause{err: status.Error(codes.Aborted, "SUPERSEDED: the session was resumed by another connection"), flush: true, hurry: true})
-}
-
 func (s *Session) urgent(frame []byte) {
 	if !s.box.Urgent(frame) {
 		s.slow()
@@ -117,7 +116,7 @@ func (s *Session) guard(f func()) {
 // if another waits for its place.
 const (
 	flushTimeout = 2 * time.Second
-	hurryTimeout = 200 * time.Millisecond
+	hurryTimeout = 80 * time.Millisecond
 )
 
 // leave undoes everything: deliveries stop, positions are committed, the lease
@@ -126,8 +125,13 @@ func (s *Session) leave(why cause) {
 	// What is being acted on is finished; nothing is acted on from here on.
 	s.handling.Lock()
 	s.handling.Unlock() //nolint:staticcheck // a barrier
-	if why.receipts {
+	switch {
+	case why.receipts:
 		s.awaitReceipts()
+	case why.hurry:
+		// Before the watermark is handed over: nothing that it sent may be
+		// stored after its successor has begun (delivery rules P5, L4).
+		s.stopSending(hurryTimeout)
 	}
 	close(s.flush)
 	if why.flush && !s.flushed(why.hurry) || s.broken.Load() || s.st.Lost() {
@@ -135,8 +139,13 @@ func (s *Session) leave(why cause) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.st.Context()), releaseTimeout)
 	defer cancel()
-	s.sub.Leave(ctx, func() { s.settle(why) })
-	s.sender.Leave(why.patience())
+	s.sub.Leave(ctx, router.Leaving{
+		Settle: func() { s.settle(why) }, Hurry: why.hurry,
+		Left: func(watermark []byte) { s.handOver.Store(&watermark) },
+	})
+	if !why.hurry {
+		s.stopSending(settleTimeout)
+	}
 	s.m.release(s)
 	s.m.remove(s)
 	close(s.left)
@@ -146,11 +155,14 @@ func (s *Session) leave(why cause) {
 // outcome yet.
 const settleTimeout = time.Second
 
-func (c cause) patience() time.Duration {
-	if c.hurry {
-		return hurryTimeout
+// stopSending drops what was sent and has no outcome after a while; of a lost
+// lease at once.
+func (s *Session) stopSending(limit time.Duration) {
+	if s.lease.Lost() {
+		s.sender.Drop()
+	} else {
+		s.sender.Leave(limit)
 	}
-	return settleTimeout
 }
 
 // flushed waits until the pump has sent what waits, and reports whether it has.
@@ -220,7 +232,7 @@ func (s *Session) check() {
 		s.end(cause{err: status.Errorf(codes.Unavailable, "the client has read nothing for %s", s.m.o.WriteTimeout)})
 		return
 	}
-	if s.expired(now) {
+	if s.expired(now) || s.lost() {
 		return
 	}
 	s.box.Settle(autoWindow, s.m.running.Load()-(s.m.o.Keepalive+watchInterval).Milliseconds(), s.blocked())
@@ -265,8 +277,12 @@ func (s *Session) act(frame *aetherv1.UpstreamMessage, bad *MalformedError) bool
 		return false
 	default:
 	}
+	if s.unconfirmed.Load() {
+		s.unconfirmed.Store(false)
+		s.m.o.Presence.Confirm(s.lease)
+	}
 	switch {
-	case s.expired(s.m.o.Now()):
+	case s.expired(s.m.o.Now()), s.lost():
 		return false
 	case bad != nil:
 		s.refuse(bad.RequestID, bad.refusal())
@@ -310,7 +326,7 @@ func (s *Session) pump() {
 	var batch delivery.Batch
 	flushing := false
 	for {
-		if !flushing && s.expired(s.m.o.Now()) {
+		if !flushing && (s.expired(s.m.o.Now()) || s.lost()) {
 			<-s.flush
 		}
 		select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
+	"github.com/aether-gateway/gateway/internal/presence/redis"
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
@@ -39,6 +40,34 @@ type Option func(*gateway.Options)
 func On(driver streams.Driver, partitions int, positions router.Store) Option {
 	return func(o *gateway.Options) {
 		o.Driver, o.Placement, o.Positions = driver, streams.Placement{Partitions: partitions}, positions
+	}
+}
+
+// WithRedis makes the gateway one of those that share a Redis. change may
+// change the presence's options; nil leaves them.
+func WithRedis(tb testing.TB, url string, change func(*redis.Options)) Option {
+	return func(o *gateway.Options) {
+		tb.Helper()
+		o.Boot = router.NewBoot()
+		r := redis.Options{URL: url, Instance: o.Boot.String(), ID: o.Boot.String(), Logger: o.Logger}
+		if change != nil {
+			change(&r)
+		}
+		p, err := redis.New(r)
+		check(tb, err)
+		o.Presence = p
+	}
+}
+
+// Shared returns an option for each gateway of a deployment: all get the same
+// embedded log and store. They end with the test, after its gateways.
+func Shared(tb testing.TB) Option {
+	tb.Helper()
+	var shared gateway.Options
+	tb.Cleanup(openEmbedded(tb, tb.TempDir(), &shared))
+	return func(o *gateway.Options) {
+		o.Driver, o.Placement = shared.Driver, shared.Placement
+		o.Positions, o.Members = shared.Positions, shared.Members
 	}
 }
 
@@ -75,6 +104,7 @@ func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
 	go func() { served <- g.Serve(l) }()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	check(tb, g.Join(ctx))
 	check(tb, g.Ready(ctx))
 	stopped := false
 	g.stop = func() {

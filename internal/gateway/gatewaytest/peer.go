@@ -143,6 +143,22 @@ func (p *Peer) Error() *aetherv1.ErrorResponse {
 	return p.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetError() != nil }).GetError()
 }
 
+// SessionID returns the id of the peer's session; empty for no peer.
+func (p *Peer) SessionID() string {
+	if p == nil {
+		return ""
+	}
+	return p.Ack.GetSessionId()
+}
+
+// Heartbeat sends a heartbeat and waits for the answer: what was sent before
+// has been acted on. What else comes meanwhile is passed over.
+func (p *Peer) Heartbeat() {
+	p.tb.Helper()
+	p.Up(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Heartbeat{Heartbeat: &aetherv1.Heartbeat{}}})
+	p.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetHeartbeat() != nil })
+}
+
 // Leave half-closes the stream and reads to its end; it returns the status.
 func (p *Peer) Leave() error {
 	_ = p.st.CloseSend()

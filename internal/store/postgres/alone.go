@@ -11,29 +11,42 @@ import (
 )
 
 // ErrNotAlone is returned by [Store.BeAlone] while another gateway serves on
-// the database.
+// the database, and by [Store.BeAmong] while one does that must be alone.
 var ErrNotAlone = errors.New("postgres: another gateway serves on this database")
 
-// aloneKey is the advisory lock of the one gateway that serves.
+// aloneKey is the advisory lock of the one gateway that serves alone, which
+// those that share leases hold together.
 const aloneKey = 0x61657468_65720001
 
 // aloneCheck is how often the lock's connection is looked after.
 const aloneCheck = 2 * time.Second
 
-// Alone is the right to be the only gateway on a database. It lasts as long as
-// a connection of its own; when that is lost, it is taken anew.
-type Alone struct {
+// Right is the right to serve on a database: as the only gateway, or as one of
+// those that share their leases. It lasts as long as a connection of its own;
+// when that is lost, it is taken anew.
+type Right struct {
 	s      *Store
 	name   string // by which the database knows the lock's connections
+	try    string // the statement that takes the lock
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	lost   chan struct{}
 }
 
-// BeAlone takes the right, or returns [ErrNotAlone]. The database gives it back
-// by itself when the process ends.
-func (s *Store) BeAlone(ctx context.Context) (*Alone, error) {
-	a := &Alone{s: s, name: "aether-gateway " + rand.Text(), lost: make(chan struct{})}
+// BeAlone takes the right to be the only gateway, or returns [ErrNotAlone]. The
+// database gives it back by itself when the process ends.
+func (s *Store) BeAlone(ctx context.Context) (*Right, error) {
+	return s.serve(ctx, "SELECT pg_try_advisory_lock($1)")
+}
+
+// BeAmong takes the right to be one of several gateways, or returns
+// [ErrNotAlone]. The database gives it back by itself when the process ends.
+func (s *Store) BeAmong(ctx context.Context) (*Right, error) {
+	return s.serve(ctx, "SELECT pg_try_advisory_lock_shared($1)")
+}
+
+func (s *Store) serve(ctx context.Context, try string) (*Right, error) {
+	a := &Right{s: s, name: "aether-gateway " + rand.Text(), try: try, lost: make(chan struct{})}
 	conn, err := a.take(ctx)
 	if err != nil {
 		return nil, err
@@ -44,19 +57,19 @@ func (s *Store) BeAlone(ctx context.Context) (*Alone, error) {
 	return a, nil
 }
 
-// Lost is closed when another gateway has taken the right, which can happen
-// only after the connection to the database was lost.
-func (a *Alone) Lost() <-chan struct{} { return a.lost }
+// Lost is closed when a gateway has taken the right that this one's excludes,
+// which can happen only after the connection to the database was lost.
+func (a *Right) Lost() <-chan struct{} { return a.lost }
 
 // Close gives the right back.
-func (a *Alone) Close() error {
+func (a *Right) Close() error {
 	a.cancel()
 	a.wg.Wait()
 	return nil
 }
 
 // take opens a connection and takes the lock on it.
-func (a *Alone) take(ctx context.Context) (*pgx.Conn, error) {
+func (a *Right) take(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.s.o.Timeout)
 	defer cancel()
 	config := a.s.pool.Config().ConnConfig.Copy()
@@ -72,7 +85,7 @@ func (a *Alone) take(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-func (a *Alone) lock(ctx context.Context, conn *pgx.Conn) error {
+func (a *Right) lock(ctx context.Context, conn *pgx.Conn) error {
 	// A connection that was cut off without a word may hold the lock for this
 	// very gateway as long as the database does not notice.
 	const endOwn = `SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
@@ -81,7 +94,7 @@ func (a *Alone) lock(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	var taken bool
-	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(aloneKey)).Scan(&taken); err != nil {
+	if err := conn.QueryRow(ctx, a.try, int64(aloneKey)).Scan(&taken); err != nil {
 		return err
 	}
 	if !taken {
@@ -91,7 +104,7 @@ func (a *Alone) lock(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // keep holds the lock until ctx ends.
-func (a *Alone) keep(ctx context.Context, conn *pgx.Conn) {
+func (a *Right) keep(ctx context.Context, conn *pgx.Conn) {
 	tick := time.NewTicker(aloneCheck)
 	defer tick.Stop()
 	for {
@@ -117,7 +130,7 @@ func (a *Alone) keep(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-func (a *Alone) alive(ctx context.Context, conn *pgx.Conn) bool {
+func (a *Right) alive(ctx context.Context, conn *pgx.Conn) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.s.o.Timeout)
 	defer cancel()
 	if conn.Ping(ctx) == nil {

@@ -27,7 +27,7 @@ func TestAlone(t *testing.T) {
 	}
 	db.Kill()
 	db.Start()
-	taken := func(s *postgres.Store) (*postgres.Alone, error) {
+	taken := func(s *postgres.Store) (*postgres.Right, error) {
 		t.Helper()
 		deadline := time.Now().Add(30 * time.Second)
 		for {
@@ -56,4 +56,35 @@ func TestAlone(t *testing.T) {
 		t.Fatalf("the right was not given back: %v", err)
 	}
 	_ = third.Close()
+}
+
+// Those that share their leases serve together, and exclude one that would be
+// alone; and the other way round.
+func TestAmong(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	db := testservices.Postgres(t)
+	up(t, db.URL())
+	one, two := open(t, db.URL(), postgres.Options{}), open(t, db.URL(), postgres.Options{})
+	first, err := one.BeAmong(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := two.BeAmong(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close()
+	if _, err := one.BeAlone(ctx); !errors.Is(err, postgres.ErrNotAlone) {
+		t.Fatalf("one that is alone beside another: %v", err)
+	}
+	_ = second.Close()
+	alone, err := one.BeAlone(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.BeAmong(ctx); !errors.Is(err, postgres.ErrNotAlone) {
+		t.Fatalf("another beside one that is alone: %v", err)
+	}
+	_ = alone.Close()
 }
