@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,28 +28,61 @@ type autoReader struct {
 	identity *aetherv1.AgentIdentity
 	rng      *rand.Rand
 	restless bool
+	// doubting readers take up a new session when nothing has come for a while,
+	// and go on reading the old stream: what a gateway that was cut off, or
+	// stopped, still sends to it is seen.
+	doubting bool
+}
+
+// silence makes a doubting reader doubt; heartbeats come every second.
+const silence = 3 * time.Second
+
+// visit is one stream of an autoReader.
+type visit struct {
+	resume     string
+	leave      chan struct{} // closed: half-close
+	stop       <-chan struct{}
+	connected  func()
+	suspicious chan struct{} // closed after a silence
+
+	id   string // set before suspicious or the end
+	left bool   // the gateway has ended it in order after the half-close
+	err  error
 }
 
 // run reads until stop is closed.
 func (r *autoReader) run(ctx context.Context, settle, stop <-chan struct{}, connected func()) error {
+	var streams sync.WaitGroup
+	defer streams.Wait()
 	resume := ""
 	for {
-		leave := make(chan struct{})
+		v := &visit{resume: resume, leave: make(chan struct{}), stop: stop, connected: connected, suspicious: make(chan struct{})}
 		stay := time.AfterFunc(2*time.Second+time.Duration(r.rng.Int64N(int64(8*time.Second))), func() {
 			select {
 			case <-settle:
 			default:
 				if r.restless {
-					close(leave)
+					close(v.leave)
 				}
 			}
 		})
-		id, left, err := r.session(ctx, resume, leave, stop, connected)
-		stay.Stop()
-		if id != "" {
-			resume = id
+		over := make(chan struct{})
+		streams.Go(func() {
+			defer close(over)
+			v.err = r.read(ctx, v)
+		})
+		select {
+		case <-v.suspicious:
+			resume = v.id
+			stay.Stop()
+			continue
+		case <-over:
 		}
-		if left {
+		stay.Stop()
+		if v.id != "" {
+			resume = v.id
+		}
+		if v.left {
 			resume = ""
 		}
 		select {
@@ -56,9 +90,9 @@ func (r *autoReader) run(ctx context.Context, settle, stop <-chan struct{}, conn
 			return nil
 		default:
 		}
-		switch status.Code(err) {
+		switch status.Code(v.err) {
 		case codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied:
-			return err
+			return v.err
 		}
 		if !wait(ctx, 50*time.Millisecond+time.Duration(r.rng.Int64N(int64(500*time.Millisecond)))) {
 			return nil
@@ -66,42 +100,41 @@ func (r *autoReader) run(ctx context.Context, settle, stop <-chan struct{}, conn
 	}
 }
 
-// session is one stream. It returns the session's id, and whether the gateway
-// has ended it in order after the half-close.
-func (r *autoReader) session(ctx context.Context, resume string, leave, stop <-chan struct{}, connected func()) (id string, left bool, err error) {
+// read opens a stream and reads it to its end.
+func (r *autoReader) read(ctx context.Context, v *visit) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	options := append(r.wire.options(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}))
 	conn, err := grpc.NewClient("passthrough:///gateway", options...)
 	if err != nil {
-		return "", false, err
+		return err
 	}
 	defer conn.Close() //nolint:errcheck // nothing depends on it any more
 	first := time.AfterFunc(5*time.Second, cancel)
 	defer first.Stop()
 	stream, err := aetherv1.NewAetherGatewayClient(conn).Connect(ctx)
 	if err != nil {
-		return "", false, err
+		return err
 	}
 	init := &aetherv1.InitConnection{
 		Identity:        &aetherv1.InitConnection_Agent{Agent: r.identity},
 		Credentials:     map[string]string{"authorization": "Bearer " + r.token},
-		ResumeSessionId: resume,
+		ResumeSessionId: v.resume,
 		Delivery:        &aetherv1.DeliveryOptions{AckMode: aetherv1.AckMode_ACK_MODE_AUTO},
 	}
 	err = stream.Send(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Init{Init: init}})
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", false, err
+		return err
 	}
 	frames := make(chan struct{})
 	defer close(frames)
 	closed := make(chan struct{})
 	go func() {
 		select {
-		case <-leave:
-		case <-stop:
+		case <-v.leave:
+		case <-v.stop:
 		case <-frames:
 			return
 		}
@@ -115,20 +148,25 @@ func (r *autoReader) session(ctx context.Context, resume string, leave, stop <-c
 		case <-frames:
 		}
 	}()
+	doubt := time.AfterFunc(time.Hour, func() { close(v.suspicious) })
+	defer doubt.Stop()
 	for {
 		m, err := stream.Recv()
 		if err != nil {
 			select {
 			case <-closed:
-				left = errors.Is(err, io.EOF)
+				v.left = errors.Is(err, io.EOF)
 			default:
 			}
-			return id, left, err
+			return err
 		}
 		if ack := m.GetConnectionAck(); ack != nil {
 			first.Stop()
-			id = ack.GetSessionId()
-			connected()
+			v.id = ack.GetSessionId()
+			v.connected()
+		}
+		if r.doubting && doubt.Stop() { // not after it has fired
+			doubt.Reset(silence)
 		}
 		in := m.GetMsg()
 		if in == nil {

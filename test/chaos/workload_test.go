@@ -146,21 +146,21 @@ func (w *workload) populate() {
 			r.options.MaxUnacked = 16
 		})
 	}
-	for _, name := range []string{"auto", "auto-restless"} {
+	for _, name := range []string{"auto", "auto-restless", "doubting"} {
 		k := agent(ws, name)
 		address := k.identity.Address()
 		r := &autoReader{
 			Receiver: check.Receiver{Name: name, Exclusive: address, Shared: k.shared, Own: address, Class: "exclusive AUTO"},
 			wire:     newWire(w.rec, w.nodes, name, address, w.seed), token: w.token(k.claims), rng: w.rng(name),
 			identity: &aetherv1.AgentIdentity{Workspace: ws, Implementation: "i", Specifier: name},
-			restless: name == "auto-restless",
+			restless: name == "auto-restless", doubting: name == "doubting",
 		}
 		w.receive(name, r, r.Receiver)
 	}
 
 	town := []string{
 		"ag::" + ws + "::i::steady", "ag::" + ws + "::i::trusting", "ag::" + ws + "::i::restless", "tu::" + ws + "::i::small",
-		"us::ute::w", "ag::" + ws + "::i::auto", "ag::" + ws + "::i::auto-restless", "tb::" + ws + "::pool",
+		"us::ute::w", "ag::" + ws + "::i::auto", "ag::" + ws + "::i::auto-restless", "ag::" + ws + "::i::doubting", "tb::" + ws + "::pool",
 		"ga::" + ws, "gu::" + ws, "uw::ute::" + ws,
 	}
 	events := append([]string{"event::" + ws}, town[:4]...)
@@ -168,7 +168,7 @@ func (w *workload) populate() {
 	w.send("hasty", agent(ws, "hasty"), hasty, town)
 	w.send("hasty2", uniqueTask("hasty2"), hasty, events)
 	w.send("careless", agent(ws, "careless"), careless, events)
-	w.send("customer", user(ws, "customer"), hasty, town[:9])
+	w.send("customer", user(ws, "customer"), hasty, town[:10])
 	w.send("foreigner", agent(away, "foreigner"), patient, []string{"ag::" + away + "::i::stranger", "ga::" + away})
 }
 

@@ -204,6 +204,25 @@ var mutations = []mutation{
 		}
 		return ok
 	}},
+	{"deliver to a session whose place was taken", Stale, func(rng *rand.Rand, h *History) bool {
+		// Of the messages that came in an old session, one comes in it anew.
+		session := map[string]string{}
+		for _, e := range h.Events {
+			if e.Kind == Joined {
+				session[e.Who] = e.Session
+			}
+		}
+		i, ok := pick(rng, h, func(_ int, e Event) bool {
+			return e.Kind == Delivered && prefix(e.To) == "ag" && e.Session != session[e.Who]
+		})
+		if ok {
+			e := h.Events[i]
+			e.Redelivered = true
+			e.At = h.Events[len(h.Events)-1].At + time.Minute
+			h.Events = append(h.Events, e)
+		}
+		return ok
+	}},
 	{"misdeliver", Foreign, func(rng *rand.Rand, h *History) bool {
 		i, ok := deliveredOnce("ag", "ga", "tb")(rng, h)
 		if !ok {

@@ -28,6 +28,8 @@ func (j *judge) delivered(i int, e Event) {
 	}
 	if e.Session == r.session {
 		j.position(i, e, r, m)
+	} else if r.session != "" && j.h.Fence > 0 && e.At > r.joined+j.h.Fence {
+		j.violate(Stale, m.Message, e.Who, i, "session %s has taken the place of this one %v ago", r.session, e.At-r.joined)
 	}
 	switch a.mode {
 	case exclusive:

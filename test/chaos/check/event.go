@@ -131,6 +131,9 @@ type History struct {
 	// Race is how much later than its client a sender may note an answer: what
 	// was sent so shortly before a failure was noted counts as sent after it.
 	Race time.Duration
+	// Fence is how long a session may still be given messages when a later one
+	// of the same receiver has begun. 0: for ever.
+	Fence time.Duration
 	// Memory is how long open work may depend on the gateways that were there
 	// when it was sent: if all of them ended within this time after it, messages
 	// to workers may be lost.

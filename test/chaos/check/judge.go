@@ -23,6 +23,9 @@ const (
 	Foreign Rule = "foreign"
 	// Unflagged: the process that delivered it before did not call it a repeat.
 	Unflagged Rule = "unflagged"
+	// Stale: a session was still given messages long after another one had taken
+	// its place.
+	Stale Rule = "stale"
 	// Positions: the positions within a session do not rise.
 	Positions Rule = "positions"
 )
@@ -163,6 +166,8 @@ func (j *judge) violate(rule Rule, m Message, who string, event int, format stri
 		row.Foreign++
 	case Unflagged:
 		row.Unflagged++
+	case Stale:
+		row.Stale++
 	case Positions:
 		row.Positions++
 	}

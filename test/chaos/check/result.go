@@ -38,7 +38,7 @@ type Row struct {
 	RepeatsOfRepeatedSends         int // of those: sent more than once
 	Excused                        int // for workers, with no worker, or no gateway that remembers
 
-	Lost, Duplicated, Reordered, Foreign, Unflagged, Positions int
+	Lost, Duplicated, Reordered, Foreign, Unflagged, Stale, Positions int
 
 	LongestWait time.Duration // from receipt to first delivery
 }
@@ -58,13 +58,13 @@ func (r *Result) answer(e Event) {
 func (r *Result) Table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := "guarantee\tsent\tstored\trefused\tunknown\tdelivered\trepeats\tunflagged\tlost\tduplicated\treordered\tforeign\tlongest wait\t\n"
+	head := "guarantee\tsent\tstored\trefused\tunknown\tdelivered\trepeats\tunflagged\tlost\tduplicated\treordered\tforeign\tstale\tlongest wait\t\n"
 	fmt.Fprint(w, head) //nolint:errcheck // a strings.Builder takes all
 	for _, class := range slices.Sorted(maps.Keys(r.Rows)) {
 		c := r.Rows[class]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1fs\t\n", //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1fs\t\n", //nolint:errcheck // as above
 			class, c.Sent, c.Stored, c.Refused, c.Unknown, c.Delivered, c.Repeats, c.UnflaggedRepeats,
-			c.Lost, c.Duplicated+c.Unflagged, c.Reordered+c.Positions, c.Foreign, c.LongestWait.Seconds())
+			c.Lost, c.Duplicated+c.Unflagged, c.Reordered+c.Positions, c.Foreign, c.Stale, c.LongestWait.Seconds())
 	}
 	w.Flush() //nolint:errcheck // as above
 	var excused, retried, late int
