@@ -18,10 +18,17 @@ type frame struct{ b []byte }
 type codec struct {
 	proto encoding.CodecV2
 	small *smallPool
+	large mem.BufferPool
 }
 
 func newCodec() codec {
-	return codec{proto: encoding.GetCodecV2(proto.Name), small: newSmallPool()}
+	return codec{
+		proto: encoding.GetCodecV2(proto.Name), small: newSmallPool(),
+		// Of a client that does not read, two or three frames stay here as
+		// long as its stream lasts. The default pool gives a frame of 33 KiB a
+		// buffer of a whole MiB.
+		large: mem.NewTieredBufferPool(4<<10, 8<<10, 16<<10, 32<<10, 64<<10, 128<<10, 256<<10, 512<<10, 1<<20),
+	}
 }
 
 func (c codec) Name() string { return proto.Name }
@@ -33,7 +40,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	}
 	var pool mem.BufferPool = c.small
 	if len(f.b) > smallBuffer {
-		pool = mem.DefaultBufferPool()
+		pool = c.large
 	}
 	buf := pool.Get(len(f.b))
 	copy(*buf, f.b)

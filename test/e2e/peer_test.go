@@ -42,15 +42,26 @@ type wire struct {
 // open opens a stream without sending anything. md is sent beside it.
 func open(tb testing.TB, addr string, md ...string) *wire {
 	tb.Helper()
+	w, err := tryOpen(addr, md...)
+	check(tb, err)
+	tb.Cleanup(w.cut)
+	return w
+}
+
+// tryOpen is open, which must be cut, where a gateway may be away.
+func tryOpen(addr string, md ...string) (*wire, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64<<20)))
-	check(tb, err)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), md...))
 	w := &wire{conn: conn, cancel: cancel}
-	tb.Cleanup(w.cut)
-	w.stream, err = aetherv1.NewAetherGatewayClient(conn).Connect(ctx)
-	check(tb, err)
-	return w
+	if w.stream, err = aetherv1.NewAetherGatewayClient(conn).Connect(ctx); err != nil {
+		w.cut()
+		return nil, err
+	}
+	return w, nil
 }
 
 // greet sends the init frame and reads the ConnectionAck.
