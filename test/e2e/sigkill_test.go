@@ -69,13 +69,13 @@ func (s *stubborn) try(w *wire, text string) (stored bool, err error) {
 	m.MessageId, m.RequestId = "id-"+text, w.request()
 	if w.send(m) != nil {
 		w.cancel()
-		return false, nil
+		return false, nil //nolint:nilerr // the stream has ended; there will be another
 	}
 	receipt, refusal, err := w.answer(m.RequestId)
 	switch {
 	case err != nil:
 		w.cancel()
-		return false, nil
+		return false, nil //nolint:nilerr // as above
 	case receipt.GetStatus() == aetherv1.SendReceipt_STATUS_STORED:
 		return true, nil
 	case !refusal.GetRetryable():
