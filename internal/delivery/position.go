@@ -55,6 +55,13 @@ func (in *Inbox) Saved() int64 {
 	return in.saved
 }
 
+// Renew makes the position due although nothing became done.
+func (in *Inbox) Renew() {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.moved = true
+}
+
 // SetSaved records a position that was stored for the inbox before it was fed.
 func (in *Inbox) SetSaved(position int64) {
 	in.box.mu.Lock()

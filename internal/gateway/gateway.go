@@ -44,6 +44,7 @@ type Options struct {
 	MaxPayload     int
 	RingBytes      int
 	PublishTimeout time.Duration
+	Retention      time.Duration
 
 	InitTimeout       time.Duration
 	WriteTimeout      time.Duration
@@ -84,6 +85,7 @@ func New(o Options) *Gateway {
 		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Logger: o.Logger,
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
+		Retention: o.Retention,
 	})
 	g.Sessions = session.NewManager(session.Options{
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,

@@ -30,6 +30,8 @@ type reading interface {
 	// join prepares for the tail. The partition's lock is held.
 	join()
 	tellDamaged(offset uint64)
+	// lose is called when nothing below the position first is left (C6).
+	lose(first int64)
 }
 
 // inbox is a session's place in the log of one exclusive address, or, for the

@@ -33,6 +33,7 @@ type reader struct {
 	waiting map[reading]*place
 	order   uint64
 	passes  [readerPasses]*pass
+	checked time.Time // when it was last looked what is left of the log
 }
 
 // place is where a reading waits.
@@ -47,6 +48,7 @@ type pass struct {
 	began time.Time
 	over  chan struct{} // closed when it is to end
 	seen  window        // of the consumer's goroutine
+	last  uint64        // the offset of the last entry; of its consumer
 }
 
 // end ends a pass. The reader's lock is held.
@@ -152,10 +154,15 @@ func (r *reader) release(p *pass) {
 
 // read makes one pass.
 func (r *reader) read(ctx context.Context, p *pass) error {
+	if some, err := r.checkLost(ctx, p); err != nil || !some {
+		return err
+	}
+	r.mu.Lock()
 	start := streams.First()
 	if p.at != none {
 		start = streams.From(streams.Position(p.at).Offset())
 	}
+	r.mu.Unlock()
 	alive := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeout(ctx, readerIdle)
 	c, err := r.p.r.driver.OpenConsumer(opening, r.p.id, start, func(e streams.Entry) {
@@ -193,6 +200,12 @@ func (r *reader) read(ctx context.Context, p *pass) error {
 // reaches goes on from there by itself: its own pump may be stuck with a client
 // that does not read.
 func (r *reader) handle(e streams.Entry, p *pass) {
+	if r.suspicious(p, e) {
+		r.mu.Lock()
+		p.end()
+		r.mu.Unlock()
+		return
+	}
 	end := endOf(e.Offset)
 	for _, rd := range r.board(p, end) {
 		// Off the list first: its pump may add it again at once.

@@ -60,6 +60,7 @@ func (r *eager) claim(who delivery.Feeder) bool { return true }
 func (r *eager) leapOver(streams.Entry)         {}
 func (r *eager) join()                          { close(r.fed) }
 func (r *eager) tellDamaged(uint64)             {}
+func (r *eager) lose(int64)                     {}
 
 // A reading that was full was let go before the reader had taken it off its
 // list: its pump was so quick that the reader then forgot it for ever.

@@ -63,6 +63,9 @@ type Options struct {
 	// RingBytes is how much of each partition's recent log is kept in memory;
 	// default 16 MiB.
 	RingBytes int
+	// Retention is how long the log keeps what is stored; 0 is without end. What
+	// the store keeps of addresses and sessions goes with it.
+	Retention time.Duration
 	// PublishTimeout is how long a send may be without an outcome; default
 	// 5 s.
 	PublishTimeout time.Duration
@@ -91,6 +94,7 @@ type Router struct {
 	// a statement may take, noteLimit how long a send waits for a note.
 	noteValid, noteTimeout, noteLimit time.Duration
 	cleanWindow                       time.Duration
+	retention                         time.Duration
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -133,7 +137,7 @@ func New(o Options) *Router {
 	r.notes = notesWriter{r: r, wake: make(chan struct{}, 1)}
 	r.noteValid = noteValidFor(o.Presence)
 	r.noteTimeout, r.noteLimit = noteTimes(o.PublishTimeout)
-	r.cleanWindow = cleanWindow(o.PublishTimeout)
+	r.cleanWindow, r.retention = cleanWindow(o.PublishTimeout), o.Retention
 	r.named = newBacklog(r, nil)
 	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -155,6 +159,7 @@ func New(o Options) *Router {
 	r.spawn(r.followMembers)
 	r.spawn(r.commitAll)
 	r.spawn(r.notes.run)
+	r.spawn(r.lookAfterStore)
 	if r.claimer != nil {
 		r.spawn(r.claimer.run)
 	}
@@ -294,14 +299,19 @@ func (r *Router) run(ctx context.Context) {
 // commitTimeout bounds one round of commits.
 const commitTimeout = 5 * time.Second
 
-// commit stores the positions that moved, in one statement.
-func (r *Router) commit(ctx context.Context) {
+func (r *Router) subscriptions() []*Subscription {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	subs := make([]*Subscription, 0, len(r.subs))
 	for s := range r.subs {
 		subs = append(subs, s)
 	}
-	r.mu.Unlock()
+	return subs
+}
+
+// commit stores the positions that moved, in one statement.
+func (r *Router) commit(ctx context.Context) {
+	subs := r.subscriptions()
 	var list []store.Commit
 	for _, s := range subs {
 		if due := s.commits(); len(due) > 0 {

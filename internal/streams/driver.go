@@ -87,6 +87,12 @@ type Driver interface {
 	// consumer down and nothing else.
 	OpenConsumer(ctx context.Context, partition int, from Start, handle func(Entry)) (Consumer, error)
 
+	// First returns the first entry that the partition still has. Everything
+	// below its offset was never there or has been removed. If there is none,
+	// Data is nil and the offset is the one below which nothing is left, as far
+	// as that is known, else 0.
+	First(ctx context.Context, partition int) (Entry, error)
+
 	// Close closes the driver and all that was opened with it.
 	Close() error
 }

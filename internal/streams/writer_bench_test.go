@@ -14,7 +14,9 @@ import (
 type nullDriver struct{}
 
 func (nullDriver) Partitions() int { return 1 }
-func (nullDriver) Close() error    { return nil }
+
+func (nullDriver) First(context.Context, int) (streams.Entry, error) { return streams.Entry{}, nil }
+func (nullDriver) Close() error                                      { return nil }
 
 func (nullDriver) OpenProducer(_ context.Context, _ int, _ string, confirmed func(uint64)) (streams.Producer, error) {
 	p := &nullProducer{ids: make(chan uint64, 16), done: make(chan struct{}), ended: make(chan struct{})}

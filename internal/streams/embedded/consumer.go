@@ -162,6 +162,24 @@ func (p *partition) read(ctx context.Context, position, end uint64, batch []stre
 	return batch, end, rows.Err()
 }
 
+// first returns the first entry that is left; without one, the offset that the
+// next will have.
+func (p *partition) first(ctx context.Context) (streams.Entry, error) {
+	p.mu.Lock()
+	next := p.next // before the rows: what comes after it is no loss
+	p.mu.Unlock()
+	var offset int64
+	data := []byte{}
+	err := p.file.Read().QueryRowContext(ctx, p.sql.first).Scan(&offset, &data)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return streams.Entry{Offset: next}, nil
+	case err != nil:
+		return streams.Entry{}, err
+	}
+	return streams.Entry{Offset: uint64(offset), Data: data}, nil
+}
+
 func (c *consumer) leave() {
 	c.stop()
 	c.part.mu.Lock()

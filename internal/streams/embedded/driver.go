@@ -145,6 +145,17 @@ func (d *Driver) OpenConsumer(ctx context.Context, partition int, from streams.S
 	return d.consume(d.partitions[partition], from, handle)
 }
 
+// First implements [streams.Driver].
+func (d *Driver) First(ctx context.Context, partition int) (streams.Entry, error) {
+	if partition < 0 || partition >= len(d.partitions) {
+		return streams.Entry{}, errPartition
+	}
+	if d.closed.Load() {
+		return streams.Entry{}, streams.ErrClosed
+	}
+	return d.partitions[partition].first(ctx)
+}
+
 // Close implements [streams.Driver]. Entries that were sent and not confirmed
 // are stored or not. It waits for the handles that run.
 func (d *Driver) Close() error {

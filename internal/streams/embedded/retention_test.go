@@ -49,6 +49,13 @@ func trim(t *testing.T, b *bench) {
 	}
 }
 
+func wantFirst(t *testing.T, b *bench, offset uint64) {
+	t.Helper()
+	if e, err := b.d.First(context.Background(), 0); err != nil || e.Offset != offset {
+		t.Errorf("the first entry is %d, %v, want %d", e.Offset, err, offset)
+	}
+}
+
 func TestTrimByAge(t *testing.T) {
 	t.Parallel()
 	clock := newHandClock()
@@ -64,11 +71,13 @@ func TestTrimByAge(t *testing.T) {
 	expect(t, first, 2, "c")
 	below, _ := b.consumer(0, streams.From(1))
 	expect(t, below, 2, "c")
+	wantFirst(t, b, 2)
 
 	// All gone: offsets go on, also after a restart.
 	clock.advance(time.Hour)
 	trim(t, b)
 	b.reopen(o)
+	wantFirst(t, b, 3)
 	empty, _ := b.consumer(0, streams.First())
 	next, _ := b.consumer(0, streams.Next())
 	p = b.producer(0, "p")

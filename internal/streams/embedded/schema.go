@@ -89,7 +89,7 @@ const (
 
 // texts are those of one partition's entries.
 type texts struct {
-	insert, read, at, oldest, trimmable, trim string
+	insert, read, at, first, oldest, trimmable, trim string
 }
 
 func textsOf(partition int) texts {
@@ -99,6 +99,7 @@ func textsOf(partition int) texts {
 		read: "select entry_offset, data from " + table +
 			" where entry_offset >= $1 and entry_offset < $2 order by entry_offset limit $3",
 		at:        "select stored_at from " + table + " where entry_offset >= $1 order by entry_offset limit 1",
+		first:     "select entry_offset, data from " + table + " order by entry_offset limit 1",
 		oldest:    "select stored_at from " + table + " order by entry_offset limit 1",
 		trimmable: "select entry_offset, stored_at, length(data) from " + table + " order by entry_offset limit $1",
 		trim:      "delete from " + table + " where entry_offset < $1",

@@ -156,29 +156,47 @@ func (d *Driver) begins(ctx context.Context, part *partition, from streams.Start
 // logEnd returns the offset after the last entry, or less if entries are being
 // stored just now, or 0 if it finds none.
 func (d *Driver) logEnd(ctx context.Context, part *partition) (uint64, error) {
-	return patiently(ctx, d, "find the end of stream "+part.name, func() (uint64, error) {
-		return anywhere(ctx, d, func(env *environment) (uint64, error) {
-			ends := make(chan uint64, 1) // only the first is of interest
-			take := func(cc stream.ConsumerContext, _ *amqp.Message) {
-				// The first entry of the last chunk.
+	return peek(ctx, d, part, "find the end of", stream.OffsetSpecification{}.Last(), func(cc stream.ConsumerContext, _ *amqp.Message) uint64 {
+		// The first entry of the last chunk.
+		return uint64(cc.Consumer.GetOffset()) + uint64(cc.GetEntriesCount())
+	})
+}
+
+// First implements [streams.Driver].
+func (d *Driver) First(ctx context.Context, n int) (streams.Entry, error) {
+	part, err := d.partition(n)
+	if err != nil {
+		return streams.Entry{}, err
+	}
+	return peek(ctx, d, part, "find the first entry of", stream.OffsetSpecification{}.First(), func(cc stream.ConsumerContext, m *amqp.Message) streams.Entry {
+		return streams.Entry{Offset: uint64(cc.Consumer.GetOffset()), Data: m.GetData()}
+	})
+}
+
+// peek reads a single entry and returns what look makes of it, or zero if none
+// comes soon.
+func peek[T any](ctx context.Context, d *Driver, part *partition, what string, begin stream.OffsetSpecification, look func(stream.ConsumerContext, *amqp.Message) T) (T, error) {
+	return patiently(ctx, d, what+" stream "+part.name, func() (T, error) {
+		return anywhere(ctx, d, func(env *environment) (T, error) {
+			found := make(chan T, 1) // only the first is of interest
+			take := func(cc stream.ConsumerContext, m *amqp.Message) {
 				select {
-				case ends <- uint64(cc.Consumer.GetOffset()) + uint64(cc.GetEntriesCount()):
+				case found <- look(cc, m):
 				default:
 				}
 			}
-			_, _, err := subscribe(env, part, stream.OffsetSpecification{}.Last(), take)
-			if err != nil {
-				return 0, err
+			var value T
+			if _, _, err := subscribe(env, part, begin, take); err != nil {
+				return value, err
 			}
-			var end uint64
 			timer := time.NewTimer(emptyWait)
 			defer timer.Stop()
 			select {
-			case end = <-ends:
+			case value = <-found:
 			case <-timer.C:
 			}
 			env.release()
-			return end, nil
+			return value, nil
 		})
 	}, nil)
 }

@@ -33,6 +33,8 @@ type Memory struct {
 type partition struct {
 	entries []streams.Entry
 	stored  []time.Time       // when each entry was
+	trimmed int               // how many entries have been removed
+	next    uint64            // nothing below is left, if there are no entries
 	last    map[string]uint64 // by producer name
 }
 
@@ -81,6 +83,22 @@ func (m *Memory) Sends() []uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.sends)
+}
+
+// Trim removes the entries below an offset, as retention does.
+func (m *Memory) Trim(partition int, below uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.partitions[partition]
+	n := 0
+	for n < len(p.entries) && p.entries[n].Offset < below {
+		n++
+	}
+	if n > 0 {
+		p.next = p.entries[n-1].Offset + 1
+	}
+	p.entries, p.stored = slices.Clone(p.entries[n:]), slices.Clone(p.stored[n:])
+	p.trimmed += n
 }
 
 // Entries returns what a partition holds.
@@ -190,13 +208,30 @@ func (d *memoryDriver) OpenConsumer(ctx context.Context, partition int, from str
 	if offset, ok := from.Offset(); ok {
 		c.from = offset
 	} else if from.IsNext() {
-		c.next = len(l.partition.entries)
+		c.next = l.partition.trimmed + len(l.partition.entries)
 	} else if since, ok := from.Time(); ok {
-		c.next = sort.Search(len(l.partition.stored), func(i int) bool { return !l.partition.stored[i].Before(since) })
+		c.next = l.partition.trimmed +
+			sort.Search(len(l.partition.stored), func(i int) bool { return !l.partition.stored[i].Before(since) })
 	}
 	l.m.mu.Unlock()
 	go c.run()
 	return c, nil
+}
+
+// First implements [streams.Driver].
+func (d *memoryDriver) First(ctx context.Context, partition int) (streams.Entry, error) {
+	l, err := d.connect(ctx, partition)
+	if err != nil {
+		return streams.Entry{}, err
+	}
+	close(l.ended)
+	defer func() { _ = l.Close() }()
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if len(l.partition.entries) == 0 {
+		return streams.Entry{Offset: l.partition.next}, nil
+	}
+	return l.partition.entries[0], nil
 }
 
 func (d *memoryDriver) Close() error {
@@ -314,7 +349,7 @@ func (p *memoryProducer) store(s sent) bool {
 		return true
 	}
 	p.partition.last[p.name] = s.id
-	var offset uint64 // with gaps: offsets rise and are not dense
+	offset := p.partition.next // with gaps: offsets rise and are not dense
 	if n := len(p.partition.entries); n > 0 {
 		offset = p.partition.entries[n-1].Offset + 1 + uint64(n%3)
 	}
@@ -328,7 +363,7 @@ type memoryConsumer struct {
 	*link
 	handle func(streams.Entry)
 	from   uint64 // offsets below are passed over
-	next   int    // index of the next entry; of run
+	next   int    // index of the next entry, counted from the log's birth; of run
 }
 
 func (c *memoryConsumer) run() {
@@ -336,10 +371,11 @@ func (c *memoryConsumer) run() {
 	for {
 		var e streams.Entry
 		found := c.m.await(func() bool {
-			if c.m.stall || c.next >= len(c.partition.entries) {
+			c.next = max(c.next, c.partition.trimmed)
+			if c.m.stall || c.next >= c.partition.trimmed+len(c.partition.entries) {
 				return false
 			}
-			e = c.partition.entries[c.next]
+			e = c.partition.entries[c.next-c.partition.trimmed]
 			return true
 		}, c.lost)
 		if !found || c.over() {

@@ -17,6 +17,7 @@ var readCases = []testCase{
 	{"ReadsFromPastTheEnd", readsFromPastTheEnd},
 	{"ReadsTheEmpty", readsTheEmpty},
 	{"ReadsSince", readsSince},
+	{"KnowsItsFirst", knowsFirst},
 	{"ResumesInsideAnEntry", resumesInside},
 	{"SlowHandlerHurtsNobodyElse", slowHandler},
 	{"ConsumerClosesWhileHandling", closesWhileHandling},
@@ -137,6 +138,37 @@ func readsSince(t *testing.T, h Harness) {
 			t.Errorf("since %v: got %q, want %q", c.since.Sub(between), got, want)
 		}
 		_ = r.Close()
+	}
+}
+
+// knowsFirst asks for the first entry while nothing is removed. What it is
+// afterwards, each driver's own tests show.
+func knowsFirst(t *testing.T, h Harness) {
+	d := open(t, h.New(t, 2))
+	if e, err := d.First(within(t), 0); err != nil || e.Data != nil {
+		t.Errorf("of an empty log: %v, %v", e, err)
+	}
+	for range 2 {
+		fill(t, d, 0, 200)
+		e, err := d.First(within(t), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := readAll(t, d, 0); e.Offset != all[0].Offset || !slices.Equal(e.Data, all[0].Data) {
+			t.Errorf("the first is %d %q, want %d %q", e.Offset, text(e), all[0].Offset, text(all[0]))
+		}
+	}
+	if e, err := d.First(within(t), 1); err != nil || e.Data != nil {
+		t.Errorf("of another partition: %v, %v", e, err)
+	}
+	for _, n := range []int{-1, 2} {
+		if _, err := d.First(within(t), n); err == nil {
+			t.Errorf("partition %d has a first entry", n)
+		}
+	}
+	_ = d.Close()
+	if _, err := d.First(within(t), 0); err == nil {
+		t.Error("a closed driver knows the first entry")
 	}
 }
 
