@@ -147,7 +147,7 @@ func bench(ctx context.Context, o options) (err error) {
 		return errors.New("nothing to measure: no cell has one of these systems")
 	}
 	r := report{Facts: gather(os.Args[1:])}
-	fmt.Fprintf(os.Stderr, "starting broker, database, gateways and relay; then measuring for about %s\n", duration(cells, o.rounds).Round(5*time.Second))
+	fmt.Fprintf(os.Stderr, "starting broker, database, Redis, gateways and relay; then measuring for about %s\n", duration(cells, o.rounds).Round(5*time.Second))
 	s, err := openSite(ctx, o)
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ type pair struct {
 	failed  chan<- error // buffered, shared by the pairs of a run
 }
 
-func newPair(ctx context.Context, t target, i int, l load, run uint64, failed chan<- error) (_ *pair, err error) {
+func newPair(ctx context.Context, from, to target, i int, l load, run uint64, failed chan<- error) (_ *pair, err error) {
 	p := &pair{
 		load: l, run: run,
 		opened: make(chan struct{}, 1), stop: make(chan struct{}), settled: make(chan struct{}, 1), failed: failed,
@@ -82,10 +82,10 @@ func newPair(ctx context.Context, t target, i int, l load, run uint64, failed ch
 	if p.template, err = newTemplate(address(receiver), l.Payload, run, l.IDs); err != nil {
 		return nil, err
 	}
-	if p.in, err = t.dial(ctx, receiver, l.Unacked); err != nil {
+	if p.in, err = to.dial(ctx, receiver, l.Unacked); err != nil {
 		return nil, err
 	}
-	if p.out, err = t.dial(ctx, fmt.Sprintf("sender-%d", i), l.Unacked); err != nil {
+	if p.out, err = from.dial(ctx, fmt.Sprintf("sender-%d", i), l.Unacked); err != nil {
 		p.in.cut()
 		return nil, err
 	}

@@ -49,6 +49,8 @@ const (
 	cellMany    = "many"
 	cellPaced   = "paced"
 	// Those below run only when they are named, or with -full.
+	cellTwo       = "two"
+	cellForeign   = "foreign"
 	cellReconnect = "reconnect"
 	cellStrangers = "strangers"
 	cellMute      = "mute"
@@ -58,7 +60,7 @@ const (
 var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced}
 
 // every is all of them.
-var every = append(slices.Clone(usual), cellReconnect, cellStrangers, cellMute)
+var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -78,6 +80,7 @@ func plan(o options) []cell {
 		{Name: cellIDs, Title: "1 → 1, saturated, with message ids", Load: ids, Systems: gateways},
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
+		twoCell(o, saturated), foreignCell(saturated),
 		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated),
 	}
 	names := o.cells
@@ -102,16 +105,18 @@ func plan(o options) []cell {
 	return chosen
 }
 
+// betweenRuns is for connecting and leaving.
+const betweenRuns = 200 * time.Millisecond
+
 // duration is how long the plan takes, about.
 func duration(cells []cell, rounds int) time.Duration {
-	const change = 200 * time.Millisecond // connecting and leaving
 	var d time.Duration
 	for _, c := range cells {
 		if c.open != nil {
 			d += c.setup + time.Duration(len(c.Systems)*rounds)*c.takes
 			continue
 		}
-		d += time.Duration(len(c.Systems)*rounds) * (c.Load.Warmup + c.Load.Duration + change)
+		d += time.Duration(len(c.Systems)*rounds) * (c.Load.Warmup + c.Load.Duration + betweenRuns)
 	}
 	return d
 }

@@ -132,7 +132,7 @@ func (r *report) rows() []row {
 	add(compare("relay, 8 → 8", "msg/s", many, "", nil))
 	add(compare("gateway, 8 → 8", "msg/s", r.rounds(cellMany, nameRabbitMQ, throughput), "bound", bounds(many, raw)))
 	add(compare("embedded, 8 → 8", "msg/s", r.rounds(cellMany, nameEmbedded, throughput), "relay", many))
-	for _, group := range [][]row{r.delays(), r.costs(), r.returns(), r.arrivals(), r.memories()} {
+	for _, group := range [][]row{r.delays(), r.costs(), r.across(), r.returns(), r.arrivals(), r.memories()} {
 		for _, w := range group {
 			add(w)
 		}
@@ -140,15 +140,22 @@ func (r *report) rows() []row {
 	return rows
 }
 
+// samples is how many samples the last round of a system in a cell has.
+func (r *report) samples(cell, system string, of func(*outcome) int) int {
+	n := 0
+	for _, result := range r.Results {
+		if rounds := result.Rounds[system]; result.Cell.Name == cell && len(rounds) > 0 {
+			n = of(&rounds[len(rounds)-1])
+		}
+	}
+	return n
+}
+
 // delays are the figures of runs at a rate.
 func (r *report) delays() []row {
 	var rows []row
 	samples := func(w row, system string, of func(*outcome) int) {
-		for _, result := range r.Results {
-			if rounds := result.Rounds[system]; result.Cell.Name == cellPaced && len(rounds) > 0 {
-				w.Samples = of(&rounds[len(rounds)-1])
-			}
-		}
+		w.Samples = r.samples(cellPaced, system, of)
 		rows = append(rows, w)
 	}
 	ways := func(o *outcome) int { return len(o.OneWay) }
@@ -176,12 +183,15 @@ func (r *report) delays() []row {
 	return rows
 }
 
+// perMessage is the CPU time in µs that a role used for each message.
+func perMessage(role string) func(*outcome) float64 {
+	return func(o *outcome) float64 { return ratio(float64(o.CPU[role])/1e3, float64(o.Messages)) }
+}
+
 // costs are CPU times and allocations per message, of the saturated pair.
 func (r *report) costs() []row {
 	var rows []row
-	per := func(role string) func(*outcome) float64 {
-		return func(o *outcome) float64 { return ratio(float64(o.CPU[role])/1e3, float64(o.Messages)) }
-	}
+	per := perMessage
 	relay := r.rounds(cellOne, nameRelay, per("server"))
 	rows = append(rows, compare("CPU per message: relay", "µs", relay, "", nil))
 	for _, name := range []string{nameRabbitMQ, nameEmbedded} {

@@ -8,14 +8,15 @@ import (
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
-// services are the broker and the database of a run, both private.
+// services are the broker, the database and the Redis of a run, all private.
 type services struct {
 	*host
 	broker   *testservices.Broker
 	database *testservices.Database
+	redis    *testservices.RedisServer
 }
 
-// startServices starts both. They must be closed.
+// startServices starts them. They must be closed.
 func startServices() (s *services, err error) {
 	s = &services{host: &host{}}
 	defer func() {
@@ -30,6 +31,7 @@ func startServices() (s *services, err error) {
 	}()
 	s.broker = testservices.NewBroker(s.host)
 	s.database = testservices.NewPostgres(s.host)
+	s.redis = testservices.Redis(s.host)
 	return s, nil
 }
 

@@ -57,6 +57,7 @@ func (o *outcome) perSecond() float64 {
 type server struct {
 	title string
 	target
+	senders  *target   // where senders connect, if that is another server
 	cpu      []process // who works when it does
 	measured func(begin bool) error
 }
@@ -91,7 +92,11 @@ func (s *server) run(ctx context.Context, l load) (outcome, error) {
 	}
 	defer leave()
 	for i := range l.Pairs {
-		p, err := newPair(ctx, s.target, i, l, run, failed)
+		from := s.target
+		if s.senders != nil {
+			from = *s.senders
+		}
+		p, err := newPair(ctx, from, s.target, i, l, run, failed)
 		if err != nil {
 			return outcome{}, fmt.Errorf("%s: %w", s.title, err)
 		}
