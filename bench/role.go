@@ -23,6 +23,8 @@ import (
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/gateway"
+	"github.com/aether-gateway/gateway/internal/presence/redis"
+	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store/migrate"
 	"github.com/aether-gateway/gateway/internal/store/postgres"
@@ -110,6 +112,9 @@ func serveGateway(ctx context.Context, l net.Listener, mode config.Mode) (err er
 		return err
 	}
 	g := gateway.New(o)
+	if err := g.Join(ctx); err != nil {
+		return err
+	}
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
 	if err := g.Ready(ctx); err != nil {
@@ -143,8 +148,13 @@ func openServices(ctx context.Context, cfg *config.Config, o *gateway.Options) (
 	if err != nil {
 		return closers, err
 	}
-	o.Driver, o.Positions = driver, positions
-	return append(closers, driver.Close), nil
+	o.Driver, o.Positions, o.Members = driver, positions, positions
+	closers = append(closers, driver.Close)
+	if cfg.Redis.URL != "" {
+		o.Boot = router.NewBoot()
+		o.Presence, err = redis.New(redis.Options{URL: cfg.Redis.URL, Instance: cfg.InstanceID, ID: o.Boot.String(), Logger: o.Logger})
+	}
+	return closers, err
 }
 
 func openEmbedded(ctx context.Context, cfg *config.Config, o *gateway.Options) (closers []func() error, err error) {
@@ -168,7 +178,7 @@ func openEmbedded(ctx context.Context, cfg *config.Config, o *gateway.Options) (
 	if err != nil {
 		return closers, err
 	}
-	o.Driver, o.Positions = driver, positions
+	o.Driver, o.Positions, o.Members = driver, positions, positions
 	return append(closers, driver.Close), nil
 }
 
