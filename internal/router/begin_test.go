@@ -363,7 +363,7 @@ type gatedDriver struct {
 }
 
 func (d *gatedDriver) OpenConsumer(ctx context.Context, n int, from streams.Start, handle func(streams.Entry)) (streams.Consumer, error) {
-	if !from.IsNext() {
+	if _, tail := from.Time(); !tail {
 		return d.Driver.OpenConsumer(ctx, n, from, handle)
 	}
 	return d.Driver.OpenConsumer(ctx, n, from, func(e streams.Entry) {

@@ -36,9 +36,13 @@ type partition struct {
 	marker   uint64 // the first marker of this opening of the tail; 0: not written
 	markedAt time.Time
 	ready    bool // a marker has come back once
-	upSince  time.Time
-	lagSince time.Time // since when the tail shows nothing, although more is confirmed
-	lagSeen  uint64    // what it had shown then
+	// lookbacks is how often the start was given a shorter way.
+	lookbacks int
+	upSince   time.Time
+	lagSince  time.Time // since when the tail shows nothing, although more is confirmed
+	lagSeen   uint64    // what it had shown then
+	lagAt     int64     // what it had handed on when the clock looked last
+	lagMoved  time.Time // when that moved last
 
 	shown chan struct{} // closed at the next entry; nil if nobody waits for it
 
@@ -104,6 +108,9 @@ func (p *partition) up() {
 	p.handover = false
 	p.marker = 0
 	p.upSince = p.r.now()
+	if !p.ready {
+		p.recent = ring{limit: p.recent.limit} // it may begin elsewhere than where it stopped
+	}
 	p.mark()
 }
 
@@ -363,13 +370,25 @@ func (p *partition) tick(now time.Time) {
 		p.lagSince = time.Time{}
 	case p.lagSince.IsZero() || p.seen > p.lagSeen:
 		p.lagSince, p.lagSeen = now, p.seen
-	case now.Sub(p.lagSince) > tailTimeout:
+	case p.tailAt != p.lagAt:
+		p.lagMoved = now // it is behind, and reads
+	case now.Sub(p.lagSince) > tailTimeout && now.Sub(p.lagMoved) > tailTimeout:
 		reset, p.lagSince = true, time.Time{}
+	}
+	p.lagAt = p.tailAt
+	var from *streams.Start
+	if p.tooLong(now) {
+		start := p.lookback()
+		from = &start
 	}
 	p.ids.expire(now.UnixMilli())
 	p.sweepAbsences(now)
 	p.retrySuspects(now)
 	p.mu.Unlock()
+	if from != nil {
+		p.tail.Restart(*from)
+		return
+	}
 	if reset {
 		p.r.log.Warn("the tail of a partition hangs and is opened anew", "partition", p.id)
 		p.tail.Reset()

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -69,6 +70,8 @@ type Options struct {
 	// PublishTimeout is how long a send may be without an outcome; default
 	// 5 s.
 	PublishTimeout time.Duration
+
+	lookbackTime time.Duration // for tests
 }
 
 // Router moves messages. All methods are safe for concurrent use.
@@ -83,6 +86,7 @@ type Router struct {
 	// publishTimeout is how long a send may wait to be published, and then for
 	// its outcome.
 	publishTimeout time.Duration
+	lookbackTime   time.Duration
 	parts          []*partition
 	presence       presence.Gateway
 	claimer        *claimer // nil if no other gateway can be
@@ -134,6 +138,7 @@ func New(o Options) *Router {
 		o.PublishTimeout = defaultPublishTimeout
 	}
 	r.publishTimeout = o.PublishTimeout
+	r.lookbackTime = cmp.Or(o.lookbackTime, lookbackTime)
 	r.notes = notesWriter{r: r, wake: make(chan struct{}, 1)}
 	r.noteValid = noteValidFor(o.Presence)
 	r.noteTimeout, r.noteLimit = noteTimes(o.PublishTimeout)
@@ -183,7 +188,7 @@ func (p *partition) start(o Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tail = streams.NewTail(streams.TailOptions{
-		Driver: o.Driver, Partition: p.id, Start: streams.Next(), Handle: p.handle, Up: p.up, Down: p.down, Logger: p.r.log,
+		Driver: o.Driver, Partition: p.id, Start: p.lookback(), Handle: p.handle, Up: p.up, Down: p.down, Logger: p.r.log,
 	})
 }
 

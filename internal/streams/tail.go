@@ -46,6 +46,7 @@ type Tail struct {
 	handling sync.Mutex
 	last     uint64 // offset of the last entry handled
 	handled  bool   // there is such an entry
+	skip     *Start // where the next opening begins; nil: behind last
 
 	trouble atomic.Pointer[error] // why there is no connection; nil: there is one
 
@@ -60,7 +61,8 @@ type opening struct {
 	up chan struct{} // closed when Up was called: entries may pass
 	// over is closed when the consumer is given up: entries that still come
 	// are dropped.
-	over chan struct{}
+	over    chan struct{}
+	skipped bool // it began where Restart said
 }
 
 // NewTail returns a tail and starts it. It connects in the background.
@@ -98,6 +100,16 @@ func (t *Tail) Reset() {
 	}
 }
 
+// Restart drops the connection and begins anew at from. What lies between the
+// last handled entry and there is passed over; what lies before that entry is
+// not handled again.
+func (t *Tail) Restart(from Start) {
+	t.handling.Lock()
+	t.skip = &from
+	t.handling.Unlock()
+	t.Reset()
+}
+
 // Close stops the tail. When it has returned, nothing is called any more.
 func (t *Tail) Close() {
 	t.stopOnce.Do(func() { close(t.stop) })
@@ -111,7 +123,7 @@ func (t *Tail) run() {
 	for {
 		o := &opening{up: make(chan struct{}), over: make(chan struct{})}
 		c, err := guardOpen(&t.guard, t.stop, func(ctx context.Context) (Consumer, error) {
-			return t.o.Driver.OpenConsumer(ctx, t.o.Partition, t.from(), func(e Entry) { t.handle(o, e) })
+			return t.o.Driver.OpenConsumer(ctx, t.o.Partition, t.from(o), func(e Entry) { t.handle(o, e) })
 		})
 		switch {
 		case err == nil:
@@ -137,9 +149,13 @@ func (t *Tail) run() {
 	}
 }
 
-func (t *Tail) from() Start {
+func (t *Tail) from(o *opening) Start {
 	t.handling.Lock()
 	defer t.handling.Unlock()
+	if t.skip != nil {
+		o.skipped = true
+		return *t.skip
+	}
 	if t.handled {
 		return From(t.last + 1)
 	}
@@ -154,6 +170,11 @@ func (t *Tail) serve(o *opening, c Consumer) error {
 	default:
 	}
 	t.handling.Lock()
+	if o.skipped {
+		t.skip = nil
+	} else if t.skip != nil {
+		t.Reset() // asked for while this was being opened
+	}
 	t.o.Up()
 	t.handling.Unlock()
 	close(o.up)
