@@ -53,6 +53,9 @@ const (
 	// Resume is for a gateway that knows of the group from before: its state
 	// may have been lost, and is put together from what the gateways know.
 	Resume
+	// Reset is Stay for a log that ends below the floor, since it was made
+	// anew: the floor falls to the Cursor.
+	Reset
 )
 
 // Claim is an open message.
@@ -89,7 +92,7 @@ type Round struct {
 	// had handed on when the first of them came, or the last of them left.
 	Listening bool
 	Tail      int64
-	// For Resume: up to where the gateway knows everything decided, and the
+	// For Resume and Reset: up to where the gateway knows everything decided, and the
 	// stretch after Left up to Back during which nobody listened here; both
 	// None if there was none, Back alone if nobody listens now.
 	Cursor, Left, Back int64
@@ -100,8 +103,9 @@ type Round struct {
 	Free []Claim
 	// Own are this gateway's claims, for Resume.
 	Own []Claim
-	// Orphans are claims of others that the gateway has a copy of. Those that
-	// are not known, and whose owner is dead or nobody, become free.
+	// Orphans are claims of others that the gateway has a copy of. Those at or
+	// below the floor that are not known, and whose owner is dead or nobody,
+	// become free.
 	Orphans []Owned
 	// Candidates are messages behind the Cursor, in their order and none left
 	// out. Max is how many are wanted, free ones included, of which MaxFree at

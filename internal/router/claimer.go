@@ -140,7 +140,7 @@ func (c *claimer) exchange(ctx context.Context, due []*contest) {
 	now = time.Now()
 	for i, of := range asking {
 		if err != nil {
-			of.failed(now)
+			of.failed(rounds[i], now)
 			continue
 		}
 		round := rounds[i]

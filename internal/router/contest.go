@@ -2,7 +2,6 @@ package router
 
 import (
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/claims"
@@ -21,6 +20,9 @@ const (
 	// freeDelay is how long a message that was given back is left to other
 	// gateways.
 	freeDelay = 50 * time.Millisecond
+	// maxBeyond is how many looks, claimTouch apart, have to find the floor
+	// beyond the end of the log.
+	maxBeyond = 10
 	// maxAcksAtOnce is how many acknowledgements go into one exchange.
 	maxAcksAtOnce = 2000
 	// maxPassed bounds what a group remembers of others' most recent claims;
@@ -84,7 +86,15 @@ type contest struct {
 	table  map[uint64]claims.Owned // others' open claims; at most claims.MaxCopy and what was freed since
 	passed []uint64                // claimed by others since the copy; at most maxPassed
 	peers  string
-	tellOf bool // the copies are to be told, when all have entered again
+	doubt  []uint64 // candidates that an exchange may have granted
+	tellOf bool     // the copies are to be told, when all have entered again
+	// settled says that all have: what the last answer said counts.
+	settled bool
+
+	beyond   int       // how many looks have found the floor beyond the log's end
+	beyondAt time.Time // the last of them
+	reset    bool
+	end      int64 // where to go on in the new log
 }
 
 // candidate is a message that may be claimed. It is a copy: the entry that it
@@ -93,13 +103,6 @@ type candidate struct {
 	position uint64
 	view     envelope.View
 	size     int
-}
-
-// acks are the finished messages of a group. Its lock is below all others: a
-// mailbox tells while it is locked.
-type acks struct {
-	mu   sync.Mutex
-	list []uint64
 }
 
 func newContest(g *group, c *claimer) *contest {
@@ -162,7 +165,9 @@ func (c *contest) soon(now time.Time, credit delivery.Credit) {
 		delay = min(time.Duration(credit.Load)*loadDelay, maxLoadDelay)
 		delay = delay/2 + rand.N(delay)
 	}
-	c.claimAt = now.Add(delay)
+	if at := now.Add(delay); !c.claimAt.After(now) || at.Before(c.claimAt) {
+		c.claimAt = at
+	}
 	c.schedule(c.claimAt)
 }
 
@@ -208,41 +213,6 @@ func (c *contest) hungry() *stint {
 	return nil
 }
 
-// stint reads the log for a group from the arrival of its first worker until
-// the last one has left. The next worker's begins at another place, and a
-// feeder that still has the old one must not mix it up.
-type stint struct{ *group }
-
-var _ reading = (*stint)(nil)
-
-func (s *stint) take(v *envelope.View, position uint64, _ bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.contest.stint == s && s.takeIt(v, position)
-}
-
-func (s *stint) claim(who delivery.Feeder) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.contest.stint == s && s.contest.placed && s.claimFor(who)
-}
-
-func (s *stint) advance(position int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.contest.stint == s {
-		s.position = max(s.position, position)
-	}
-}
-
-func (s *stint) starve(position int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.contest.stint == s {
-		s.starveAt(position)
-	}
-}
-
 // freed hears that some message waits for a worker.
 func (c *contest) freed() {
 	c.g.mu.Lock()
@@ -251,48 +221,6 @@ func (c *contest) freed() {
 	if len(c.g.members) > 0 {
 		c.soon(time.Now(), c.credit())
 	}
-}
-
-// acked records that a worker is done with a message.
-func (c *contest) acked(position uint64) {
-	c.acks.mu.Lock()
-	c.acks.list = append(c.acks.list, position)
-	n := len(c.acks.list)
-	c.acks.mu.Unlock()
-	switch n {
-	case 1:
-		c.schedule(time.Now().Add(ackDelay))
-	case maxAcksAtOnce:
-		c.schedule(time.Now())
-	}
-}
-
-func (c *contest) someAcks() []uint64 {
-	c.acks.mu.Lock()
-	defer c.acks.mu.Unlock()
-	n := min(len(c.acks.list), maxAcksAtOnce)
-	return c.acks.list[:n:n]
-}
-
-func (c *contest) allAcks() map[uint64]struct{} {
-	c.acks.mu.Lock()
-	defer c.acks.mu.Unlock()
-	all := make(map[uint64]struct{}, len(c.acks.list))
-	for _, position := range c.acks.list {
-		all[position] = struct{}{}
-	}
-	return all
-}
-
-// dropAcks forgets the first n, and reports whether more wait.
-func (c *contest) dropAcks(n int) bool {
-	c.acks.mu.Lock()
-	defer c.acks.mu.Unlock()
-	c.acks.list = c.acks.list[n:]
-	if len(c.acks.list) == 0 {
-		c.acks.list = nil
-	}
-	return len(c.acks.list) > 0
 }
 
 // ask makes the next round, nil if there is nothing to ask.
@@ -320,12 +248,18 @@ func (c *contest) ask(now time.Time) *claims.Round {
 		}
 		r.Enter = claims.Begin
 	}
+	if r.Enter == claims.Stay && c.settled {
+		if c.tellOf {
+			r.Orphans = c.orphans()
+		}
+		if c.reset {
+			r.Enter, r.Cursor = claims.Reset, c.end
+			return r
+		}
+	}
 	r.Copy = c.unsure || now.After(c.copyAt) && (c.others > 0 || c.free > 0 || len(c.table) > 0)
 	if r.Enter != claims.Stay || !c.open {
 		return r
-	}
-	if c.tellOf {
-		r.Orphans = c.orphans()
 	}
 	credit := c.credit()
 	if credit.Frames <= 0 {
@@ -366,7 +300,7 @@ func (c *contest) park() {
 
 // orphans are the claims of others that this gateway knows of.
 func (c *contest) orphans() []claims.Owned {
-	list := make([]claims.Owned, 0, len(c.table)+len(c.passed))
+	list := make([]claims.Owned, 0, len(c.table)+len(c.passed)+len(c.doubt))
 	for _, o := range c.table {
 		list = append(list, o)
 	}
@@ -375,13 +309,22 @@ func (c *contest) orphans() []claims.Owned {
 			list = append(list, claims.Owned{Claim: claims.Claim{Position: position}, Owner: c.peers})
 		}
 	}
+	// These may have been granted to this gateway without its knowledge; the
+	// others know only that they are claimed.
+	for _, position := range c.doubt {
+		list = append(list, claims.Owned{Claim: claims.Claim{Position: position, Attempts: 1}})
+	}
 	return list
 }
 
 // failed is called instead of answer after a failed exchange.
-func (c *contest) failed(now time.Time) {
+func (c *contest) failed(r *claims.Round, now time.Time) {
 	c.g.mu.Lock()
 	c.unsure = true
+	if len(r.Candidates) > 0 {
+		// A later round asks for what an earlier one has, and more.
+		c.doubt = r.Candidates
+	}
 	c.g.mu.Unlock()
 	c.schedule(now.Add(claimRetry/2 + rand.N(claimRetry)))
 }

@@ -13,12 +13,15 @@ import (
 // answer takes in what a round has brought.
 func (c *contest) answer(r *claims.Round, now time.Time) {
 	g := c.g
+	g.p.mu.Lock()
+	end, upright := g.p.tailAt, g.p.handover
+	g.p.mu.Unlock()
 	g.mu.Lock()
 	a := &r.Answer
 	if a.Status != claims.OK {
 		if a.Status == claims.Anew {
 			c.tellOf = c.tellOf || c.known && c.in != ""
-			c.in, c.open = "", false
+			c.in, c.open, c.settled = "", false, false
 		} else {
 			c.unsure = true
 		}
@@ -28,17 +31,21 @@ func (c *contest) answer(r *claims.Round, now time.Time) {
 	}
 	moreAcks := c.taken(r)
 	c.in, c.others, c.free = a.Incarnation, a.Others, a.Free
-	if len(r.Orphans) > 0 || c.tellOf && c.open {
-		c.tellOf = false
+	if c.tellOf && c.settled && (r.Enter == claims.Stay || r.Enter == claims.Reset) {
+		c.tellOf, c.doubt = false, nil
 	}
 	if r.Copy {
 		c.unsure, c.copyAt = false, now.Add(claimTouch)
+		if !c.tellOf {
+			c.doubt = nil
+		}
 	}
 	if len(r.Free) > 0 && c.others > 0 {
 		c.freeAt = now.Add(freeDelay)
 	}
 	listening := len(g.members) > 0
 	c.enter(r, listening)
+	c.measure(a.Floor, end, upright, now)
 	granted := c.grants(r, now)
 	c.handOut(a.Floor, granted)
 	hand := len(c.mine) > 0 && !c.handing
@@ -80,10 +87,16 @@ func (c *contest) taken(r *claims.Round) bool {
 func (c *contest) enter(r *claims.Round, listening bool) {
 	a := &r.Answer
 	c.open = a.Wait == 0 && r.Listening && listening && (!c.joining || r.Enter != claims.Stay)
-	if a.Wait > 0 {
+	if c.settled = a.Wait == 0; !c.settled {
 		return
 	}
-	c.cursor, c.known = max(c.cursor, a.Floor), true
+	if a.Floor < c.cursor { // the log was made anew
+		c.candidates, c.bytes, c.last = nil, 0, none
+		if c.placed {
+			c.stint, c.g.feeder, c.g.position = &stint{c.g}, delivery.FedByNobody, a.Floor
+		}
+	}
+	c.cursor, c.known = a.Floor, true
 	if c.open && c.joining {
 		c.joining, c.placed = false, true
 		c.left, c.back = none, none
@@ -94,6 +107,24 @@ func (c *contest) enter(r *claims.Round, listening bool) {
 	}
 	if !listening && c.read && c.cursor >= c.last && c.free == 0 {
 		c.backlog = false
+	}
+}
+
+// measure notices that the log ends below the floor, as it does when it was
+// made anew: nothing of it would ever be claimed. This gateway's tail may
+// merely be late, so it takes several looks.
+func (c *contest) measure(floor, end int64, upright bool, now time.Time) {
+	switch {
+	case floor <= end || !upright || !c.settled:
+		c.beyond, c.reset = 0, false
+	case now.Sub(c.beyondAt) >= claimTouch*9/10:
+		c.beyond++
+		c.beyondAt = now
+		c.reset = c.beyond > maxBeyond
+		// From where the first worker came, if that is in the new log.
+		if c.end = none; c.tail <= end {
+			c.end = c.tail
+		}
 	}
 }
 
@@ -181,7 +212,7 @@ func (c *contest) handOut(floor int64, granted map[uint64]uint8) {
 func (c *contest) plan(r *claims.Round, now time.Time, moreAcks, listening bool) {
 	a := &r.Answer
 	switch {
-	case moreAcks || len(c.freeing) > 0 || listening != r.Listening || c.tellOf && c.open:
+	case moreAcks || len(c.freeing) > 0 || listening != r.Listening || c.tellOf && c.settled || c.reset:
 		c.schedule(now)
 	case a.Wait > 0:
 		c.schedule(now.Add(min(a.Wait+time.Millisecond, claimTouch/4)))
@@ -190,6 +221,11 @@ func (c *contest) plan(r *claims.Round, now time.Time, moreAcks, listening bool)
 		return
 	}
 	c.schedule(now.Add(claimTouch))
+	if r.Max > 0 && len(r.Candidates) > 0 && len(a.Granted) == 0 && a.Floor < int64(r.Candidates[0]) {
+		// There are claims.MaxOpen already.
+		c.schedule(now.Add(claimTouch / 4))
+		return
+	}
 	if !c.open || len(c.candidates) == 0 && c.free == 0 && c.g.feeder == delivery.FedByTail {
 		return
 	}

@@ -74,7 +74,7 @@ func (p *Presence) rounds(ctx context.Context, incarnation string, rounds []*cla
 	return list, nil
 }
 
-var enterNames = [...]string{claims.Stay: "stay", claims.Begin: "begin", claims.Resume: "resume"}
+var enterNames = [...]string{claims.Stay: "stay", claims.Begin: "begin", claims.Resume: "resume", claims.Reset: "reset"}
 
 func workArgs(r *claims.Round) []any {
 	args := make([]any, 0, 18+len(r.Done)+2*len(r.Free)+2*len(r.Own)+3*len(r.Orphans)+len(r.Candidates))

@@ -1,6 +1,6 @@
 -- One round of a gateway on the messages of one address that workers compete
 -- for (rules T1 to T3).
--- ARGV: 5 address, 6 serial, 7 enter (stay, begin, resume), 8 listening,
+-- ARGV: 5 address, 6 serial, 7 enter (stay, begin, resume, reset), 8 listening,
 -- 9 tail, 10 cursor, 11 left, 12 back, 13 how many are wanted, 14 how many free
 -- ones of these, 15 copy, 16 most open, 17 most copied, 18 to 22 how many of
 -- each follow: done, free (position, attempts), own (position, attempts),
@@ -49,7 +49,7 @@ end
 
 local state = call('HMGET', G, 'floor', 'left', 'back', 'begun')
 local floor, left, back, begun = tonumber(state[1] or ''), tonumber(state[2] or ''), tonumber(state[3] or ''), tonumber(state[4] or '')
-if not floor and enter == 'stay' then
+if not floor and (enter == 'stay' or enter == 'reset') then
   return { 'NEW' }
 end
 
@@ -127,6 +127,9 @@ elseif enter == 'resume' then
     end
   end
 end
+if enter == 'reset' then
+  floor, left, back = math.min(floor, tonumber(ARGV[10])), nil, nil
+end
 if listened and not listening and others == 0 then
   left, back = tail, forever -- the last has left
 end
@@ -166,12 +169,15 @@ for i = freeFrom, freeTo, 2 do
 end
 from, to = take(tonumber(ARGV[21]), 3)
 for i = from, to, 3 do
-  local orphan = ARGV[i + 2] == ''
+  local attempts, orphan = tonumber(ARGV[i + 1]), ARGV[i + 2] == ''
   for owner in string.gmatch(ARGV[i + 2], '[^,]+') do
-    orphan = orphan or not alive(owner)
+    if not alive(owner) then
+      orphan, attempts = true, attempts + 1
+      break
+    end
   end
-  if orphan and call('HEXISTS', O, ARGV[i]) == 0 then
-    release(ARGV[i], tonumber(ARGV[i + 1]) + 1)
+  if orphan and tonumber(ARGV[i]) <= floor and call('HEXISTS', O, ARGV[i]) == 0 then
+    release(ARGV[i], attempts)
   end
 end
 
