@@ -13,8 +13,9 @@ const None int64 = -1
 const (
 	// MaxOpen is how many messages of an address may be claimed and not done.
 	// Past it nothing more is claimed.
-	MaxOpen = 1 << 16
-	// MaxCopy is how many open claims a gateway gets a copy of.
+	MaxOpen = 1 << 14
+	// MaxCopy is how many open claims a gateway gets a copy of; of a group with
+	// more it gets none.
 	MaxCopy = 4096
 	// MaxRound bounds the candidates of a round.
 	MaxRound = 1024
@@ -33,7 +34,7 @@ type Claims interface {
 	// Do makes rounds, at most one for each address, in one exchange, and
 	// fills in their answers. With an error no answer counts, and what was
 	// asked may have been done or not: the next round of each group is to be
-	// made with Copy, which tells.
+	// made with Recall, which tells.
 	Do(ctx context.Context, rounds []*Round) error
 	// Sweep forgets groups that no gateway has worked on for [Keep], and
 	// returns messages that nobody will finish. It is to be called again while
@@ -112,8 +113,9 @@ type Round struct {
 	// most.
 	Candidates   []uint64
 	Max, MaxFree int
-	// Copy asks for the open claims.
-	Copy bool
+	// Copy asks for the open claims of all; Recall for those of this gateway,
+	// however many.
+	Copy, Recall bool
 
 	Answer Answer
 }
@@ -147,10 +149,9 @@ type Answer struct {
 	// now.
 	Granted []uint64
 	Taken   []Claim
-	// Table are the open claims, if a copy was asked for; Complete says that
-	// it has those of all gateways, not just this one's. Peers are the other
-	// gateways in the group.
-	Table    []Owned
-	Complete bool
-	Peers    []string
+	// Table are the open claims: those of this gateway if Recalled, those of
+	// all others too if Complete. Peers are the other gateways in the group.
+	Table              []Owned
+	Recalled, Complete bool
+	Peers              []string
 }

@@ -257,7 +257,8 @@ func (c *contest) ask(now time.Time) *claims.Round {
 			return r
 		}
 	}
-	r.Copy = c.unsure || now.After(c.copyAt) && (c.others > 0 || c.free > 0 || len(c.table) > 0)
+	r.Recall = c.unsure
+	r.Copy = now.After(c.copyAt) && (c.others > 0 || c.free > 0 || len(c.table) > 0)
 	if r.Enter != claims.Stay || !c.open {
 		return r
 	}
@@ -266,7 +267,7 @@ func (c *contest) ask(now time.Time) *claims.Round {
 		c.park()
 		return r
 	}
-	if (c.free > 0 || r.Copy) && !now.Before(c.freeAt) {
+	if (c.free > 0 || r.Copy || r.Recall) && !now.Before(c.freeAt) {
 		r.MaxFree = min(credit.Frames, maxFreeAtOnce)
 	}
 	if len(c.candidates) > 0 && !now.Before(c.claimAt) {

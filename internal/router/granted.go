@@ -35,7 +35,10 @@ func (c *contest) answer(r *claims.Round, now time.Time) {
 		c.tellOf, c.doubt = false, nil
 	}
 	if r.Copy {
-		c.unsure, c.copyAt = false, now.Add(claimTouch)
+		c.copyAt = now.Add(claimTouch)
+	}
+	if a.Recalled {
+		c.unsure = false
 		if !c.tellOf {
 			c.doubt = nil
 		}
@@ -140,7 +143,7 @@ func (c *contest) grants(r *claims.Round, now time.Time) map[uint64]uint8 {
 	for _, t := range a.Taken {
 		granted[t.Position] = t.Attempts
 	}
-	if !r.Copy {
+	if !a.Recalled {
 		return c.own(granted)
 	}
 	still := make(map[uint64]struct{}, len(c.owned))

@@ -79,7 +79,7 @@ var enterNames = [...]string{claims.Stay: "stay", claims.Begin: "begin", claims.
 func workArgs(r *claims.Round) []any {
 	args := make([]any, 0, 18+len(r.Done)+2*len(r.Free)+2*len(r.Own)+3*len(r.Orphans)+len(r.Candidates))
 	args = append(args, r.Topic, decimal(r.Serial), enterNames[r.Enter], digit(r.Listening), r.Tail, r.Cursor, r.Left, r.Back,
-		r.Max, r.MaxFree, digit(r.Copy), claims.MaxOpen, claims.MaxCopy,
+		r.Max, r.MaxFree, copying(r), claims.MaxOpen, claims.MaxCopy,
 		len(r.Done), len(r.Free), len(r.Own), len(r.Orphans), len(r.Candidates))
 	for _, position := range r.Done {
 		args = append(args, decimal(position))
@@ -96,6 +96,16 @@ func workArgs(r *claims.Round) []any {
 		args = append(args, decimal(position))
 	}
 	return args
+}
+
+func copying(r *claims.Round) int {
+	switch {
+	case r.Recall:
+		return 2
+	case r.Copy:
+		return 1
+	}
+	return 0
 }
 
 func digit(b bool) string {
@@ -130,7 +140,8 @@ func (p *Presence) answered(r *claims.Round, got reply, incarnation string) erro
 	a.Floor = floor
 	a.Others, a.Free = int(got.number(2)), int(got.number(3))
 	granted, taken := got.list(4), got.list(5)
-	a.Complete = got.number(6) == 1
+	copied := got.number(6)
+	a.Recalled, a.Complete = copied > 0, copied == 2
 	table := got.list(7)
 	a.Peers = got.list(8)
 	if err != nil || got.bad || len(taken)%2 != 0 || len(table)%2 != 0 {

@@ -2,7 +2,7 @@
 -- for (rules T1 to T3).
 -- ARGV: 5 address, 6 serial, 7 enter (stay, begin, resume, reset), 8 listening,
 -- 9 tail, 10 cursor, 11 left, 12 back, 13 how many are wanted, 14 how many free
--- ones of these, 15 copy, 16 most open, 17 most copied, 18 to 22 how many of
+-- ones of these, 15 copy (0, 1, 2: the own ones at least), 16 most open, 17 most copied, 18 to 22 how many of
 -- each follow: done, free (position, attempts), own (position, attempts),
 -- orphans (position, attempts, owners), candidates.
 --
@@ -230,12 +230,13 @@ if listening or not call('ZSCORE', P .. 'tb', topic) then
   call('ZADD', P .. 'tb', text(now), topic)
 end
 
-local complete, copy = 0, {}
-if ARGV[15] == '1' then
-  local open = call('HGETALL', O)
-  if #open <= 2 * tonumber(ARGV[17]) then
-    complete, copy = 1, open
-  else
+local copied, copy = 0, {}
+if ARGV[15] ~= '0' then
+  if call('HLEN', O) <= tonumber(ARGV[17]) then
+    copied, copy = 2, call('HGETALL', O)
+  elseif ARGV[15] == '2' then
+    copied = 1
+    local open = call('HGETALL', O)
     for i = 1, #open, 2 do
       local _, owner = part(open[i + 1])
       if owner == boot then
@@ -245,4 +246,4 @@ if ARGV[15] == '1' then
     end
   end
 end
-return { 'OK', wait, text(floor), others, call('ZCARD', F), granted, taken, complete, copy, peers }
+return { 'OK', wait, text(floor), others, call('ZCARD', F), granted, taken, copied, copy, peers }
