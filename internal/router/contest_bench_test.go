@@ -68,7 +68,7 @@ func benchmarkWorkers(b *testing.B, shared int) {
 	for i := range 4 {
 		r := routers[i%len(routers)]
 		box := delivery.NewMailbox(delivery.Options{Mode: delivery.Client, MaxUnacked: 256})
-		sub, err := r.Subscribe(ctx, box, Reads{Workers: tasks, Identity: fmt.Sprint("ta::w::i::", i), Epoch: 1})
+		sub, err := r.Subscribe(ctx, box, Reads{Workers: tasks, Identity: fmt.Sprint("ta::w::i::", i)})
 		if err != nil {
 			b.Fatal(err)
 		}
