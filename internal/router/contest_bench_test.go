@@ -98,7 +98,7 @@ func benchmarkWorkers(b *testing.B, shared int) {
 		}()
 		defer func() {
 			<-done
-			sub.Leave(context.Background(), nil)
+			sub.Leave(context.Background(), Leaving{})
 		}()
 	}
 	defer cancel()
