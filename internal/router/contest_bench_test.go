@@ -13,6 +13,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/presence/redis"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
@@ -104,7 +105,7 @@ func benchmarkWorkers(b *testing.B, shared int) {
 	defer cancel()
 	a, _ := address.Agent("w", "i", "a")
 	answers := delivery.NewMailbox(delivery.Options{})
-	sender := routers[0].NewSender(&acl.Principal{Kind: acl.Agent, Address: a, Workspace: "w"}, a.String(), answers, func() { b.Error("overflow") })
+	sender := routers[0].NewSender(&acl.Principal{Kind: acl.Agent, Address: a, Workspace: "w"}, a.String(), presence.Lease{Epoch: 1}, answers, func() { b.Error("overflow") })
 	send := func(i int) {
 		if err := sender.Send(&aetherv1.SendMessage{TargetTopic: tasks, Payload: make([]byte, 256), MessageId: strconv.Itoa(i)}); err != nil {
 			b.Fatal(err)
