@@ -66,19 +66,21 @@ const sameSignal = 100 * time.Millisecond
 
 // run serves until ctx ends.
 func (s *startup) run(ctx context.Context, p *program) error {
-	b, v, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
+	// Ports first: whoever cannot have them must have changed nothing.
 	l, err := listen(s.cfg, s.log)
 	if err != nil {
-		return errors.Join(err, b.close())
-	}
-	g, err := start(ctx, s.cfg, s.log, b, l, v)
-	if err != nil {
 		return err
 	}
+	g := appear(s.cfg, s.log, l)
 	defer g.stop()
+	b, v, err := s.open(ctx)
+	if err != nil {
+		_ = l.grpc.Close()
+		return err
+	}
+	if err := g.start(ctx, b, l.grpc, v); err != nil {
+		return err
+	}
 	if s.begin != nil {
 		defer s.begin(g)()
 	}

@@ -33,7 +33,7 @@ type running struct {
 	stopping atomic.Bool
 
 	backend  *backend
-	core     *gateway.Gateway
+	core     atomic.Pointer[gateway.Gateway] // nil before the backend is there
 	servers  []*ops.Server
 	grpcAddr net.Addr
 	httpAddr net.Addr
@@ -43,19 +43,34 @@ type running struct {
 	watchers sync.WaitGroup
 }
 
-// start wires a gateway on open ports, and waits until it can serve. On
-// failure everything that was opened is closed again, ports and backend too.
-func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend, l *listeners, v *auth.Verifier) (*running, error) {
+// appear answers on the HTTP ports, so that whoever watches a start sees "not
+// ready", also while the backend is waited for. It must be stopped.
+func appear(cfg *config.Config, log *slog.Logger, l *listeners) *running {
 	g := &running{
-		cfg: cfg, log: log, backend: b, health: &ops.Health{}, failed: make(chan error, 3),
+		cfg: cfg, log: log, health: &ops.Health{}, failed: make(chan error, 3),
 		grpcAddr: l.grpc.Addr(), httpAddr: l.http.Addr(),
 	}
 	g.health.OnChange = g.readyChanged
 	g.health.Hide(secrets(cfg)...)
+	handler := metrics.Handler(version.Version(), g.counts)
+	info := ops.Info{Version: version.Version(), Mode: string(cfg.Mode), GRPCAddr: l.grpc.Addr().String()}
+	g.serveHTTP(l.http, ops.Public(g.health, handler, info, cfg.Mode == config.Dev))
+	if l.ops != nil {
+		g.opsAddr = l.ops.Addr()
+		g.serveHTTP(l.ops, ops.Operators(g.health, handler))
+	}
+	return g
+}
+
+// start wires a gateway to its backend and waits until it can serve. Clients
+// that come before are told to come again.
+func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *auth.Verifier) error {
+	cfg, log := g.cfg, g.log
+	g.backend = b
 	for _, name := range slices.Sorted(maps.Keys(b.checks)) {
 		g.health.Register(name, b.checks[name])
 	}
-	g.core = gateway.New(gateway.Options{
+	core := gateway.New(gateway.Options{
 		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Verifier: v, Logger: log, Version: version.Version(),
 		Presence: b.presence, Boot: b.boot,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
@@ -64,44 +79,33 @@ func start(ctx context.Context, cfg *config.Config, log *slog.Logger, b *backend
 		MaxUnacked: int(cfg.Session.MaxUnacked), MaxWindow: int(cfg.Session.MaxUnackedLimit), QueueBytes: int(cfg.Session.QueueBytes),
 		Reflection: cfg.GRPC.Reflection,
 	})
-	for i := range g.core.Router.Partitions() {
-		g.health.Register(partitionCheck(i), func(context.Context) error { return g.core.Router.CheckPartition(i) })
-	}
-
-	// The HTTP ports answer from the beginning, so that whoever watches a start
-	// sees "not ready" and why; gRPC begins when sessions can be served.
-	handler := metrics.Handler(version.Version(), g.counts)
-	info := ops.Info{Version: version.Version(), Mode: string(cfg.Mode), GRPCAddr: l.grpc.Addr().String()}
-	g.serveHTTP(l.http, ops.Public(g.health, handler, info, cfg.Mode == config.Dev))
-	if l.ops != nil {
-		g.opsAddr = l.ops.Addr()
-		g.serveHTTP(l.ops, ops.Operators(g.health, handler))
+	g.core.Store(core)
+	for i := range core.Router.Partitions() {
+		g.health.Register(partitionCheck(i), func(context.Context) error { return core.Router.CheckPartition(i) })
 	}
 
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := g.join(startCtx)
-	if err == nil {
-		err = g.awaitParts(ctx, startCtx)
-	}
-	if err != nil {
-		_ = l.grpc.Close()
-		g.stop()
-		return nil, err
+	if err := g.join(startCtx); err != nil {
+		_ = lis.Close()
+		return err
 	}
 	g.watchers.Go(func() {
-		if err := g.core.Serve(l.grpc); err != nil {
+		if err := core.Serve(lis); err != nil {
 			g.failed <- fmt.Errorf("the gRPC port stopped serving: %w", err)
 		}
 	})
+	if err := g.awaitParts(ctx, startCtx); err != nil {
+		return err
+	}
 	g.health.Serving()
 	g.health.Ready(ctx)
-	return g, nil
+	return nil
 }
 
 // join makes the gateway one of several, if it has others.
 func (g *running) join(ctx context.Context) error {
-	err := g.core.Join(ctx)
+	err := g.core.Load().Join(ctx)
 	if errors.Is(err, presence.ErrInstanceInUse) {
 		return fmt.Errorf("another gateway runs with the instance id %q: give each its own instance_id, or stop that one", instanceID(g.cfg))
 	}
@@ -112,7 +116,8 @@ func (g *running) join(ctx context.Context) error {
 // leases can be had, however long that takes: so a gateway that is started
 // while Redis is away serves when it is back.
 func (g *running) awaitParts(ctx, starting context.Context) error {
-	err := g.core.Ready(starting)
+	core := g.core.Load()
+	err := core.Ready(starting)
 	switch {
 	case err == nil:
 		return nil
@@ -121,7 +126,7 @@ func (g *running) awaitParts(ctx, starting context.Context) error {
 	case errors.Is(err, router.ErrUnready):
 		return fmt.Errorf("the log did not answer within %s: %w", startTimeout, err)
 	}
-	return g.core.Ready(ctx)
+	return core.Ready(ctx)
 }
 
 func (g *running) serveHTTP(lis net.Listener, h http.Handler) {
@@ -137,7 +142,9 @@ func (g *running) serveHTTP(lis net.Listener, h http.Handler) {
 
 func (g *running) readyChanged(ready bool) {
 	g.ready.Store(ready)
-	g.core.Server.SetServing(ready)
+	if core := g.core.Load(); core != nil {
+		core.Server.SetServing(ready)
+	}
 	switch {
 	case ready:
 		g.log.Info("ready")
@@ -148,9 +155,13 @@ func (g *running) readyChanged(ready bool) {
 
 // counts reads everything that the parts have counted.
 func (g *running) counts() metrics.Counts {
-	s, r, log := g.core.Sessions.Stats(), g.core.Router.Stats(), g.core.Router.Health()
+	core := g.core.Load()
+	if core == nil {
+		return metrics.Counts{Up: upNow(g.health.Last())}
+	}
+	s, r, log := core.Sessions.Stats(), core.Router.Stats(), core.Router.Health()
 	return metrics.Counts{
-		Ready: g.ready.Load(), Sessions: g.core.Sessions.Count(),
+		Ready: g.ready.Load(), Sessions: core.Sessions.Count(),
 		Up: upNow(g.health.Last()), Unwritable: log.Unwritable, Unreadable: log.Unreadable,
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),
 		Stored: r.Stored.Load(), Duplicates: r.Duplicates.Load(), RefusedSends: r.Refused.Load(), Failed: r.Failed.Load(),
@@ -182,12 +193,17 @@ func (g *running) stop() {
 	g.health.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.Shutdown.Timeout)
 	defer cancel()
-	errs := []error{g.core.Stop(ctx)}
+	var errs []error
+	if core := g.core.Load(); core != nil {
+		errs = append(errs, core.Stop(ctx))
+	}
 	for _, s := range g.servers {
 		s.Close(ctx)
 	}
 	g.watchers.Wait()
-	errs = append(errs, g.backend.close())
+	if g.backend != nil {
+		errs = append(errs, g.backend.close())
+	}
 	if err := errors.Join(errs...); err != nil {
 		g.log.Warn("the gateway did not end cleanly", "error", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"regexp"
 	"strings"
 	"testing"
@@ -112,6 +113,27 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
+// Who cannot have the ports has not touched the database.
+func TestServePortsFirst(t *testing.T) {
+	t.Parallel()
+	key, db := keyFile(t, "k.hs256"), testservices.Postgres(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	environ := []string{
+		"AETHER_GRPC_ADDR=" + taken.Addr().String(), "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=off", "AETHER_POSTGRES_URL=" + db.URL(),
+		"AETHER_RABBITMQ_STREAM_URL=rabbitmq-stream://guest:guest@127.0.0.1:1", "AETHER_JWT_KEY_FILE=" + key,
+	}
+	if code, _, stderr := command(environ, "", "serve", "--migrate"); code != 1 || !strings.Contains(stderr, "is taken by another process") {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+	if _, stdout, stderr := command(environ, "", "migrate", "status"); !strings.Contains(stdout+stderr, "not applied") {
+		t.Errorf("migrated without ports:\n%s%s", stdout, stderr)
+	}
+}
+
 // Two gateways with one Redis serve together: what is sent at one is read at
 // the other. One without Redis is kept out, and one with an instance id that is
 // taken.
@@ -141,7 +163,7 @@ func TestServeTwo(t *testing.T) {
 	mem.Kill()
 	ops := regexp.MustCompile(`"ops":"([^"]+)"`).FindStringSubmatch(a.stderr.String())
 	a.stderr.wait(t, `"msg":"not ready`)
-	if status, body := get(t, "http://"+ops[1]+"/readyz"); status != 503 || !strings.Contains(body, "\nredis: ") || !strings.Contains(body, "\nlog: ok\n") {
+	if status, body := get(t, "http://"+ops[1]+"/readyz"); status != 503 || !strings.Contains(body, "\nredis: ") || !strings.Contains(body, "\nlog partition 1: ok\n") {
 		t.Errorf("/readyz of operators: %d %q", status, body)
 	}
 	mem.Start()
