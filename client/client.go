@@ -24,6 +24,7 @@ type Client struct {
 	requestSeq atomic.Uint64
 	handlers   sync.WaitGroup
 	closing    atomic.Bool
+	place      atomic.Uint32 // which address is next
 	leave      chan struct{} // closed: end the session cleanly
 	done       chan struct{} // closed: it has ended
 

@@ -51,7 +51,7 @@ func (c *Client) open(ctx context.Context, resume string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(c.opts.Addr, c.opts.dialOptions()...)
+	conn, err := grpc.NewClient(c.addr(), c.opts.dialOptions(c.addr())...)
 	if err != nil {
 		return nil, &Error{Code: CodeInvalidArgument, Message: err.Error(), terminal: true, cause: err}
 	}

@@ -64,6 +64,11 @@ type Options struct {
 	// "http://". A gRPC target such as "dns:///host:port" or "unix:///path" works
 	// as well.
 	Addr string
+	// Others are further gateways of the same deployment, each like Addr. After a
+	// lost connection, or an attempt that failed, the next one is tried, in the
+	// order Addr, Others, and again from the beginning: the session goes on at
+	// whichever it is.
+	Others []string
 	// Identity is who to be.
 	Identity Identity
 	// Workspace is where a user starts; others leave it empty. When it is empty a
@@ -175,8 +180,10 @@ func (o *Options) fill() error {
 			*v = def
 		}
 	}
-	if err := checkAddr(o.Addr, len(o.DialOptions) > 0); err != nil {
-		errs = append(errs, err)
+	for _, addr := range o.addrs() {
+		if err := checkAddr(addr, len(o.DialOptions) > 0); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if err := o.Identity.check(); err != nil {
 		errs = append(errs, err)
@@ -229,12 +236,15 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// dialOptions are those of every connection.
-func (o *Options) dialOptions() []grpc.DialOption {
+// addrs are all gateways, in the order in which they are tried.
+func (o *Options) addrs() []string { return append([]string{o.Addr}, o.Others...) }
+
+// dialOptions are those of a connection to addr.
+func (o *Options) dialOptions(addr string) []grpc.DialOption {
 	transport := insecure.NewCredentials()
 	if o.TLS != nil {
 		transport = credentials.NewTLS(o.TLS)
-	} else if !o.AllowPlaintext && !loopback(o.Addr) {
+	} else if !o.AllowPlaintext && !loopback(addr) {
 		transport = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
 	own := []grpc.DialOption{

@@ -42,7 +42,8 @@ func (c *Client) connectFirst(ctx context.Context) (*link, error) {
 			told.Message += fmt.Sprintf(" (tried %d times)", tries)
 			return nil, &told
 		}
-		c.opts.Logger.Warn("cannot connect", "addr", c.opts.Addr, "identity", c.opts.Identity.String(), "error", e)
+		c.opts.Logger.Warn("cannot connect", "addr", c.addr(), "identity", c.opts.Identity.String(), "error", e)
+		c.moveOn()
 	}
 }
 
@@ -51,7 +52,7 @@ func (c *Client) begin(l *link) {
 	c.mu.Lock()
 	c.session, c.current = l.session, l
 	c.mu.Unlock()
-	c.opts.Logger.Info("connected", "addr", c.opts.Addr, "identity", c.opts.Identity.String(),
+	c.opts.Logger.Info("connected", "addr", c.addr(), "identity", c.opts.Identity.String(),
 		"session", l.session.ID, "resumed", l.session.Resumed)
 	c.notices.put(Connected{Session: l.session})
 }
@@ -108,7 +109,8 @@ func (c *Client) reconnect(p *policy, e *Error, lasted time.Duration) *link {
 				c.notices.put(Disconnected{Err: e})
 			}
 			wait = p.pauses.next(e.RetryAfter)
-			c.opts.Logger.Warn(what, "addr", c.opts.Addr, "identity", c.opts.Identity.String(), "error", e, "next_attempt_in", wait)
+			c.opts.Logger.Warn(what, "addr", c.addr(), "identity", c.opts.Identity.String(), "error", e, "next_attempt_in", wait)
+			c.moveOn()
 			what = "cannot connect"
 		}
 		if !pause(ctx, wait) {
@@ -127,6 +129,15 @@ func (c *Client) reconnect(p *policy, e *Error, lasted time.Duration) *link {
 	}
 }
 
+// addr is the gateway that the client is connected to or tries next.
+func (c *Client) addr() string {
+	all := c.opts.addrs()
+	return all[int(c.place.Load())%len(all)]
+}
+
+// moveOn makes the next attempt go to the next gateway.
+func (c *Client) moveOn() { c.place.Add(1) }
+
 func (c *Client) leaving() bool {
 	select {
 	case <-c.leave:
@@ -143,7 +154,7 @@ func (c *Client) finish(e *Error) {
 		reason = &Error{}
 		*reason = *e
 		c.notices.put(Disconnected{Err: e, Final: true})
-		c.opts.Logger.Error("connection lost for good", "addr", c.opts.Addr, "identity", c.opts.Identity.String(), "error", e)
+		c.opts.Logger.Error("connection lost for good", "addr", c.addr(), "identity", c.opts.Identity.String(), "error", e)
 	}
 	c.mu.Lock()
 	c.end = e

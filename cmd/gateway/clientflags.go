@@ -19,7 +19,7 @@ const defaultAddr = "127.0.0.1:50051"
 // clientFlags say where the gateway is, as whom to connect and by which
 // credential.
 type clientFlags struct {
-	Addr  string `placeholder:"HOST:PORT" help:"The gateway's gRPC address (default: AETHER_ADDR, AETHER_GRPC_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
+	Addr  string `placeholder:"HOST:PORT" help:"The gateway's gRPC address; of several gateways of a deployment with commas between them, the first that serves (default: AETHER_ADDR, AETHER_GRPC_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
 	Token string `placeholder:"JWT" help:"The credential (default: AETHER_TOKEN, else one is made with the data directory's key)."`
 	As    string `placeholder:"ADDRESS" help:"Who to be, by address: ag::w::i::s, tu::w::i::s, tb::w::i (a worker), us::user::window, sv::i::s, br::i::s."`
 	identityFlags
@@ -44,7 +44,8 @@ func (f *clientFlags) connect(ctx context.Context, p *program, near string, o cl
 	if t.addr, t.from, err = f.address(p); err != nil {
 		return nil, nil, err
 	}
-	o.Addr = t.addr
+	addrs := strings.Split(t.addr, ",")
+	o.Addr, o.Others = addrs[0], addrs[1:]
 	switch env := p.getenv("AETHER_TOKEN"); {
 	case f.Token != "":
 		o.Token, t.token = f.Token, "--token"

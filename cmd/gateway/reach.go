@@ -56,7 +56,12 @@ func (f *clientFlags) address(p *program) (addr, from string, err error) {
 		addr, from = f.localAddress(p)
 		return addr, from, nil
 	}
-	return addr, from, checkTarget(addr, from)
+	for one := range strings.SplitSeq(addr, ",") {
+		if err := checkTarget(one, from); err != nil {
+			return addr, from, err
+		}
+	}
+	return addr, from, nil
 }
 
 // localAddress is that of the gateway of a data directory, or of one that the

@@ -74,7 +74,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *au
 		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Verifier: v, Logger: log, Version: version.Version(),
 		Presence: b.presence, Boot: b.boot,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
-		InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
+		AdmissionRate: int(cfg.Admission.Rate), InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
 		KeepaliveTime: cfg.Session.KeepaliveTime, KeepaliveTimeout: cfg.Session.KeepaliveTimeout,
 		MaxUnacked: int(cfg.Session.MaxUnacked), MaxWindow: int(cfg.Session.MaxUnackedLimit), QueueBytes: int(cfg.Session.QueueBytes),
 		Reflection: cfg.GRPC.Reflection,

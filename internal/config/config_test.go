@@ -293,7 +293,7 @@ func TestNotes(t *testing.T) {
 	}
 	want := []string{
 		"postgres.url (environment AETHER_POSTGRES_URL): has no effect in dev",
-		"redis.url (environment AETHER_REDIS_URL): has no effect yet: a gateway runs alone and keeps leases in its own memory",
+		"redis.url (environment AETHER_REDIS_URL): has no effect in dev",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -103,8 +103,8 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Rate.Bytes },
 	},
 	{
-		Name: "admission.rate", Type: TypeInt, Default: "500", Min: 0, Max: 1_000_000, Later: "no rate is limited",
-		Doc:   "New sessions per second. 0 is no limit.",
+		Name: "admission.rate", Type: TypeInt, Default: "500", Min: 0, Max: 1_000_000,
+		Doc:   "New sessions per second, and as many at once. Others are told when to come back. 0 is no limit.",
 		field: func(c *Config) any { return &c.Admission.Rate },
 	},
 

@@ -46,6 +46,7 @@ type Options struct {
 	PublishTimeout time.Duration
 	Retention      time.Duration
 
+	AdmissionRate     int // new sessions per second; 0: no limit
 	InitTimeout       time.Duration
 	WriteTimeout      time.Duration
 	HeartbeatInterval time.Duration
@@ -89,7 +90,7 @@ func New(o Options) *Gateway {
 	})
 	g.Sessions = session.NewManager(session.Options{
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,
-		InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
+		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes,
 	})

@@ -26,7 +26,11 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 	case *aetherv1.UpstreamMessage_Ack:
 		s.acknowledge(p.Ack)
 	case *aetherv1.UpstreamMessage_Heartbeat:
-		s.urgent(heartbeatFrame(s.m.o.Now()))
+		// One answer at a time: that is all that a client can want, however
+		// many it sends.
+		if !s.answering.Swap(true) {
+			s.urgent(heartbeatFrame(s.m.o.Now()))
+		}
 	case *aetherv1.UpstreamMessage_Init:
 		s.end(cause{err: status.Error(codes.InvalidArgument, "a second init on one stream"), flush: true})
 	case nil:

@@ -20,6 +20,13 @@ import (
 // Serve serves one connection from its first frame to its end. The error is
 // the status of the stream.
 func (m *Manager) Serve(st Stream) error {
+	if m.isDraining() {
+		return draining()
+	}
+	if err := m.entry.admit(); err != nil {
+		m.stats.TurnedAway.Add(1)
+		return err
+	}
 	init, err := m.receiveInit(st)
 	if err == nil && m.isDraining() {
 		err = draining()

@@ -42,6 +42,9 @@ type Options struct {
 	// Version is what ConnectionAck says.
 	Version string
 
+	// AdmissionRate is how many new sessions per second are let in; 0 is no
+	// limit.
+	AdmissionRate int
 	// InitTimeout is how long a client may take for its first frame; default
 	// 10 s.
 	InitTimeout time.Duration
@@ -84,6 +87,7 @@ func setDefault[T any](field *T, value T, unset bool) {
 type Manager struct {
 	o     Options
 	stats Stats
+	entry *admission
 	// running is how long the process has run, in ms: a process that was
 	// stopped does not take the pause for time that it watched (delivery
 	// rule A).
@@ -101,6 +105,8 @@ type Manager struct {
 // Stats are the manager's counters since it started.
 type Stats struct {
 	Connects, Refused, Ended, SlowReaders atomic.Uint64
+	// TurnedAway counts connections beyond the admission rate.
+	TurnedAway atomic.Uint64
 	// Resumed counts sessions that went on where another one was, TakenOver
 	// those that were asked to yield to such a one, Fenced and Superseded those
 	// that lost their lease without being asked.
@@ -109,7 +115,8 @@ type Stats struct {
 
 // NewManager returns a manager, which must be closed.
 func NewManager(o Options) *Manager {
-	m := &Manager{o: o.withDefaults(), stop: make(chan struct{}), sessions: map[string]*Session{}}
+	o = o.withDefaults()
+	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), sessions: map[string]*Session{}}
 	m.wg.Go(m.watch)
 	return m
 }

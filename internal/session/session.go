@@ -50,6 +50,8 @@ type Session struct {
 	handling sync.Mutex // held while a frame of the client is acted on
 
 	lastSent  atomic.Int64 // Unix ms of the last frame
+	answering atomic.Bool  // the answer to a heartbeat waits
+
 	blockedAt atomic.Int64 // Unix ms since when a send has not returned; 0: none does
 
 	once   sync.Once
@@ -340,7 +342,9 @@ func (s *Session) pump() {
 			flushing = true
 		default:
 		}
-		if s.box.Take(&batch) {
+		took := s.box.Take(&batch)
+		s.answering.Store(false) // before it is written: the next heartbeat may follow on it
+		if took {
 			if err := s.send(&batch, flushing); err != nil {
 				s.broken.Store(true)
 				if why, gone := s.gone(); gone {
