@@ -164,6 +164,7 @@ func (g *running) counts() metrics.Counts {
 		Ready: g.ready.Load(), Sessions: core.Sessions.Count(),
 		Up: upNow(g.health.Last()), Unwritable: log.Unwritable, Unreadable: log.Unreadable,
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),
+		TurnedAway: s.TurnedAway.Load(), Resumed: s.Resumed.Load(), TakenOver: s.TakenOver.Load(), Superseded: s.Superseded.Load(), Fenced: s.Fenced.Load(),
 		Stored: r.Stored.Load(), Duplicates: r.Duplicates.Load(), RefusedSends: r.Refused.Load(), Failed: r.Failed.Load(),
 		Live: r.Live.Load(), Shared: r.Shared.Load(), Redelivered: r.Redelivered.Load(), Expired: r.Expired.Load(), GivenUp: r.GivenUp.Load(),
 		CatchUps: r.CatchUps.Load(), PositionsCommitted: r.Commits.Load(), CommitFailures: r.CommitFailures.Load(),

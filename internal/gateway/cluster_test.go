@@ -141,3 +141,59 @@ func TestL4ResumeElsewhere(t *testing.T) {
 		t.Errorf("a first delivery is flagged: %v", m)
 	}
 }
+
+// Whether somebody is connected is answered on every gateway, and only to who
+// may write to them.
+func TestConnectionStatus(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	holder := c.agent(t, c.a, nil)
+	user := c.user(t, c.b)
+	ask := func(kind, id string) *aetherv1.ConnectionStatusResponse {
+		t.Helper()
+		user.Up(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_ConnectionStatusRequest{
+			ConnectionStatusRequest: &aetherv1.ConnectionStatusRequest{
+				RequestId: id, Principal: &aetherv1.PrincipalRef{PrincipalType: kind, PrincipalId: id},
+			},
+		}})
+		answer := user.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetConnectionStatusResponse() != nil }).GetConnectionStatusResponse()
+		if answer.GetRequestId() != id {
+			t.Errorf("got %v for %s", answer, id)
+		}
+		return answer
+	}
+	until := func(id string, connected bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; {
+			answer := ask("agent", id)
+			if answer.GetOk() && answer.GetConnected() == connected && (answer.GetLastSeenAt() > 0) == connected {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %v", id, answer)
+			}
+		}
+	}
+	until(echo, true)
+	until("ag::w::echo::2", false)
+	if answer := ask("USER", "us::u::1"); !answer.GetConnected() {
+		t.Errorf("itself: %v", answer)
+	}
+	for _, refused := range []struct{ kind, id, code string }{
+		{"agent", "ag::other::echo::1", "ERR_PERMISSION_DENIED"},
+		{"service", "sv::i::s", "ERR_PERMISSION_DENIED"},
+		{"orchestrator", "orc::i::s", "ERR_PERMISSION_DENIED"},
+		{"user", echo, "ERR_INVALID_ARGUMENT"},
+		{"agent", "ga::w", "ERR_INVALID_ARGUMENT"},
+		{"agent", "", "ERR_INVALID_ARGUMENT"},
+		{"", "ag::w::echo::2", "ERR_INVALID_ARGUMENT"},
+		{"user", "somebody", "ERR_INVALID_ARGUMENT"},
+	} {
+		answer := ask(refused.kind, refused.id)
+		if answer.GetOk() || answer.GetConnected() || !strings.HasPrefix(answer.GetError(), refused.code+": ") {
+			t.Errorf("%v: %v", refused, answer)
+		}
+	}
+	_ = holder.Leave()
+	until(echo, false)
+}

@@ -13,7 +13,9 @@ type Counts struct {
 	// Unwritable and Unreadable are partitions of the log in trouble.
 	Unwritable, Unreadable int
 
-	Connects, Refused, Ended, SlowReaders uint64 // sessions
+	Connects, Refused, Ended, SlowReaders  uint64 // sessions
+	TurnedAway                             uint64 // connections
+	Resumed, TakenOver, Superseded, Fenced uint64 // sessions, by what became of their leases
 
 	Stored, Duplicates, RefusedSends, Failed uint64 // sends, by outcome
 	Live, Shared                             uint64 // deliveries, by the way they took
@@ -62,6 +64,21 @@ var table = []metric{
 			Label: "outcome", Values: []string{"accepted", "refused"},
 		},
 		numbers(func(c *Counts) uint64 { return c.Connects }, func(c *Counts) uint64 { return c.Refused }),
+	},
+	{
+		Family{Name: "aether_connects_turned_away_total", Type: "counter", Help: "Connections beyond admission.rate."},
+		numbers(func(c *Counts) uint64 { return c.TurnedAway }),
+	},
+	{
+		Family{
+			Name: "aether_leases_total", Type: "counter",
+			Help:  "Leases that moved: sessions that went on where another was, that handed over to one that goes on, that were taken over without being asked, and that ended because the gateway could not renew.",
+			Label: "event", Values: []string{"resumed", "handed_over", "superseded", "fenced"},
+		},
+		numbers(
+			func(c *Counts) uint64 { return c.Resumed }, func(c *Counts) uint64 { return c.TakenOver },
+			func(c *Counts) uint64 { return c.Superseded }, func(c *Counts) uint64 { return c.Fenced },
+		),
 	},
 	{
 		Family{Name: "aether_session_ends_total", Type: "counter", Help: "Sessions that ended."},

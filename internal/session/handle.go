@@ -31,6 +31,8 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 		if !s.answering.Swap(true) {
 			s.urgent(heartbeatFrame(s.m.o.Now()))
 		}
+	case *aetherv1.UpstreamMessage_ConnectionStatusRequest:
+		s.status(p.ConnectionStatusRequest)
 	case *aetherv1.UpstreamMessage_Init:
 		s.end(cause{err: status.Error(codes.InvalidArgument, "a second init on one stream"), flush: true})
 	case nil:
