@@ -57,7 +57,7 @@ func TestRowsOfWhatWaits(t *testing.T) {
 		}},
 		{Cell: cell{Name: cellMute}, Rounds: map[string][]outcome{
 			nameRelay:    {{Idle: 40 << 10}},
-			nameRabbitMQ: {{Idle: 50 << 10, Full: 4 << 20}},
+			nameRabbitMQ: {{Idle: 50 << 10, Full: 5 << 20}},
 		}},
 	}}
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestRowsOfWhatWaits(t *testing.T) {
 		{"  all 10 of the slowest", 2400, 0, 0, ""},
 		{"  passes over the log for them", 0, 0, 0, ""},
 		{"gateway, memory of an idle session", 50, 40, 1.25, "ok"},
-		{"  of one that does not read, in addition", 4096, 1024, 4, "MISSED"},
+		{"  of one that does not read, in addition", 5120, 1024, 5, "MISSED"},
 	} {
 		w := find(t, &r, c.measure)
 		if !near(w.Value, c.value) || !near(w.Base, c.base) || !near(w.Ratio, c.ratio) || w.verdict() != c.verdict {
