@@ -58,9 +58,13 @@ func settlePlacement(ctx context.Context, cfg *config.Config, s store.Placement)
 		return err
 	}
 	if stored != own {
-		return fmt.Errorf("the messages were stored with %s, not with %s: set streams.partitions and streams.placement back, they are fixed when a deployment is born", describe(stored), describe(own))
+		return errPlacement(stored, own)
 	}
 	return nil
+}
+
+func errPlacement(stored, own string) error {
+	return fmt.Errorf("the messages were stored with %s, not with %s: set streams.partitions and streams.placement back, they are fixed when a deployment is born", describe(stored), describe(own))
 }
 
 // describe says what a placement's fingerprint begins with.

@@ -123,6 +123,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the generated code reads it: %v", err)
 		}
+		for key, want := range reference.GetMetadata() {
+			if value, ok := v.Meta(key); !ok || string(value) != want {
+				t.Fatalf("the metadata %q is %q, not %q", key, value, want)
+			}
+		}
 		frame := v.AppendFrame(nil, envelope.Delivery{ID: 1})
 		var got aetherv1.DownstreamMessage
 		if err := proto.Unmarshal(frame, &got); err != nil {

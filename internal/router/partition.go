@@ -38,6 +38,8 @@ type partition struct {
 	ready    bool // a marker has come back once
 	// lookbacks is how often the start was given a shorter way.
 	lookbacks int
+	marked    bool   // another process's marker has been shown
+	strange   string // the last fingerprint that was complained of
 	upSince   time.Time
 	lagSince  time.Time // since when the tail shows nothing, although more is confirmed
 	lagSeen   uint64    // what it had shown then
@@ -130,7 +132,7 @@ func (p *partition) down(err error) {
 func (p *partition) mark() bool {
 	e := envelope.Envelope{
 		Kind: envelope.Marker, TimestampMS: p.r.now().UnixMilli(), Origin: p.r.origin, Seq: p.seq + 1,
-		Metadata: map[string]string{"aether-placement": p.r.placement.Fingerprint()},
+		Metadata: map[string]string{placementKey: p.r.fingerprint},
 	}
 	p.scratch = e.Append(p.scratch[:0])
 	if p.writer.Append(p.scratch, pending{seq: e.Seq}) != nil {
@@ -192,7 +194,9 @@ func (p *partition) show(v *envelope.View, position int64) {
 	}
 	switch v.Kind {
 	case envelope.Marker:
-		if own && p.marker != 0 && v.Seq >= p.marker && !p.handover {
+		if !own {
+			p.compare(v)
+		} else if p.marker != 0 && v.Seq >= p.marker && !p.handover {
 			p.handover = true
 			p.fence = p.seq
 			p.becomeReady()
@@ -360,7 +364,7 @@ func (p *partition) tick(now time.Time) {
 	p.mu.Lock()
 	reset := false
 	wanted := !p.handover && !p.upSince.IsZero() || p.returning.upTo != 0
-	if wanted && now.Sub(p.markedAt) > markInterval {
+	if wanted && now.Sub(p.markedAt) > markInterval || p.ready && now.Sub(p.markedAt) > markEvery {
 		if !p.mark() {
 			p.refuse(&p.returning.gate, errHeld())
 		}

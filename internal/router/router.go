@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/claims"
@@ -110,6 +111,10 @@ type Router struct {
 	unready int
 	ready   chan struct{}
 
+	fingerprint    string // of the placement
+	misplaced      chan struct{}
+	placementError atomic.Pointer[PlacementError]
+
 	fetching chan struct{}
 	named    *backlog // messages that were given up, to be named in the log
 }
@@ -120,7 +125,7 @@ func New(o Options) *Router {
 	r := &Router{
 		driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
 		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
-		unready: o.Placement.Count() + 1, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
+		unready: o.Placement.Count() + 2, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -137,6 +142,7 @@ func New(o Options) *Router {
 	if o.PublishTimeout <= 0 {
 		o.PublishTimeout = defaultPublishTimeout
 	}
+	r.fingerprint, r.misplaced = o.Placement.Fingerprint(), make(chan struct{})
 	r.publishTimeout = o.PublishTimeout
 	r.lookbackTime = cmp.Or(o.lookbackTime, lookbackTime)
 	r.notes = notesWriter{r: r, wake: make(chan struct{}, 1)}
@@ -162,6 +168,7 @@ func New(o Options) *Router {
 	}
 	r.spawn(r.run)
 	r.spawn(r.followMembers)
+	r.spawn(r.checkFirst)
 	r.spawn(r.commitAll)
 	r.spawn(r.notes.run)
 	r.spawn(r.lookAfterStore)
@@ -216,12 +223,13 @@ func (r *Router) MaxPayload() int { return r.maxPayload }
 // Stats returns the router's counters.
 func (r *Router) Stats() *Stats { return &r.stats }
 
-// partReady is called once by each partition, and when the members are known.
+// partReady is called once by each partition, when the members are known, and
+// when the placement has been compared.
 func (r *Router) partReady() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unready--
-	if r.unready == 0 {
+	if r.unready == 0 && r.placementError.Load() == nil {
 		close(r.ready)
 	}
 }
