@@ -31,7 +31,7 @@ test-short: ## Run the quick tests: no race detector, no long ones
 	@env $$(env | sed -n 's/^\(AETHER_[A-Za-z0-9_]*\)=.*/-u \1/p') go test -short -p 2 ./...
 
 .PHONY: chaos
-chaos: ## Break a deployment under load: MINUTES=1.25 SEED=1 GATEWAYS=1 NODES=1 (or 3) ONLY=regexp
+chaos: ## Break a deployment under load: MINUTES=1.25 SEED=1 GATEWAYS=2 NODES=1 (or 3) ONLY=regexp
 	@MINUTES='$(MINUTES)' SEED='$(SEED)' GATEWAYS='$(GATEWAYS)' NODES='$(NODES)' ONLY='$(ONLY)' scripts/chaos.sh
 
 .PHONY: test-rabbitmq4

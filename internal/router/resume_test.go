@@ -7,6 +7,7 @@ import (
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 )
 
@@ -91,25 +92,39 @@ func TestLiveRepeatsAreFlagged(t *testing.T) {
 	}
 }
 
-// So is what was acknowledged, if the store would not take that.
+// So is what was acknowledged, if the store would not take that, or may not be
+// asked because the lease is lost.
 func TestUncommittedRepeatsAreFlagged(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	a, b := w.agent("a", client(0)), w.agent("b", client(0))
-	a.send("ag::w::i::b", "0", "r")
-	a.answer()
-	b.wants("0")
-	w.store.mu.Lock()
-	w.store.broken = true
-	w.store.mu.Unlock()
-	b.ack(1)
-	b.leave()
-	w.store.mu.Lock()
-	w.store.broken = false
-	w.store.mu.Unlock()
-	b = w.agent("b", client(0))
-	if m := b.message(); !m.GetRedelivered() {
-		t.Errorf("it comes again and is not flagged: %v", m)
+	for name, spoil := range map[string]func(*world, *session, bool){
+		"store away": func(w *world, _ *session, on bool) {
+			w.store.mu.Lock()
+			w.store.broken = on
+			w.store.mu.Unlock()
+		},
+		"lease lost": func(_ *world, b *session, on bool) {
+			if on {
+				b.sub.reads.Lease.Hold.Drop()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			a, b := w.agent("a", client(0)), w.agent("b", client(0))
+			b.sub.reads.Lease.Hold = presence.NewHold(nil)
+			a.send("ag::w::i::b", "0", "r")
+			a.answer()
+			b.wants("0")
+			spoil(w, b, true)
+			b.ack(1)
+			b.leave()
+			spoil(w, b, false)
+			b = w.agent("b", client(0))
+			if m := b.message(); !m.GetRedelivered() {
+				t.Errorf("it comes again and is not flagged: %v", m)
+			}
+		})
 	}
 }
 

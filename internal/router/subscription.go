@@ -334,9 +334,12 @@ func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 	if s.worker != nil {
 		s.worker.group.settled(s.worker)
 	}
-	for _, in := range s.inboxes {
-		// Before the commit: the watermark may rise in between.
-		s.r.repeats.set(in.Address, in.handed(in.watermark()))
+	again := make([]handed, len(s.inboxes))
+	for i, in := range s.inboxes {
+		// Until the commit all may come again. What does so after it is asked for
+		// before it: the watermark may rise in between.
+		s.r.repeats.set(in.Address, in.handed(none))
+		again[i] = in.handed(in.watermark())
 	}
 	clean, other := s.finals()
 	if how.Left != nil && !s.reads.Lease.Lost() {
@@ -345,11 +348,14 @@ func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 	s.detach()
 	if err := s.commitFinals(ctx, clean, other); err != nil {
 		s.r.stats.CommitFailures.Add(1)
-		for _, in := range s.inboxes {
-			s.r.repeats.set(in.Address, in.handed(none))
-		}
 		s.r.log.Warn("positions of an ended session could not be committed; its last messages will come again", "error", err)
 		return
+	}
+	if s.reads.Lease.Lost() {
+		return // nothing was committed, or not for certain
+	}
+	for i, in := range s.inboxes {
+		s.r.repeats.set(in.Address, again[i])
 	}
 	s.r.stats.Commits.Add(uint64(len(clean) + len(other)))
 }

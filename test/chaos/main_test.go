@@ -17,7 +17,7 @@ import (
 var (
 	seedFlag     = flag.Uint64("chaos.seed", 1, "draws the faults and the clients' whims")
 	lengthFlag   = flag.Duration("chaos.length", 15*time.Second, "how long faults are made")
-	gatewaysFlag = flag.Int("chaos.gateways", 1, "number of gateways")
+	gatewaysFlag = flag.Int("chaos.gateways", 2, "number of gateways")
 	nodesFlag    = flag.Int("chaos.nodes", 1, "number of RabbitMQ nodes, 1 or 3")
 	onlyFlag     = flag.String("chaos.only", "", "regular expression of the faults to make, of \"kind target\"")
 	keepFlag     = flag.Bool("chaos.keep", false, "keep the directory of a round that went well, too")
