@@ -34,7 +34,12 @@ func (r *reconnect) run(ctx context.Context, system string, _ int) (outcome, err
 	if system == nameRaw {
 		return r.site.systems[nameRaw].(*raw).readWaiting(ctx, r.load, r.n)
 	}
-	return r.comeBack(ctx, r.site.systems[system].(*server).target)
+	var o outcome
+	err := r.site.counting(ctx, system, &o, func() (err error) {
+		o, err = r.comeBack(ctx, r.site.systems[system].(*server).target)
+		return err
+	})
+	return o, err
 }
 
 // readLimit is how long reading may take, at a tenth of what is slow.
@@ -211,6 +216,7 @@ func (r *report) returns() []row {
 		}
 		rows = append(rows, w)
 	}
+	rows = append(rows, r.passes(cellReconnect, "  passes over the log for it"))
 	raw = r.rounds(cellReconnect, nameRaw, firstAfter(1))
 	rows = append(rows, compare("raw, first of what waits", "ms", raw, "", nil))
 	for _, name := range []string{nameRabbitMQ, nameEmbedded} {

@@ -50,6 +50,19 @@ func (s *site) passes(ctx context.Context, system string) (uint64, bool) {
 	return uint64(v), err == nil
 }
 
+// counting runs f, and then tells the outcome how often the gateway has opened
+// the log meanwhile, if it can be asked.
+func (s *site) counting(ctx context.Context, system string, o *outcome, f func() error) error {
+	before, counted := s.passes(ctx, system)
+	if err := f(); err != nil || !counted {
+		return err
+	}
+	var after uint64
+	after, o.Counted = s.passes(ctx, system)
+	o.Passes = after - min(before, after)
+	return nil
+}
+
 // opsAddr finds in a gateway's log, in JSON, where its operators' port is; ""
 // if it has none.
 func opsAddr(log []byte) string {

@@ -1,6 +1,49 @@
 package main
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCounting asks a gateway, which it finds by its log, before and after.
+func TestCounting(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	ops := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.URL.Path != "/metrics" {
+			t.Errorf("%s is asked for", r.URL.Path)
+		}
+		fmt.Fprintf(w, "aether_catch_ups_total %d\n", 10*asked)
+	}))
+	t.Cleanup(ops.Close)
+	log := filepath.Join(t.TempDir(), "log")
+	line := fmt.Sprintf(`{"msg":"serving","ops":%q}`+"\n", strings.TrimPrefix(ops.URL, "http://"))
+	if err := os.WriteFile(log, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{gateways: map[string]*child{nameRabbitMQ: {log: log}, nameEmbedded: {log: log + ".none"}}}
+	var o outcome
+	if err := s.counting(t.Context(), nameRabbitMQ, &o, func() error { return nil }); err != nil || !o.Counted || o.Passes != 10 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for _, system := range []string{nameRelay, nameEmbedded} {
+		o = outcome{}
+		if err := s.counting(t.Context(), system, &o, func() error { return nil }); err != nil || o.Counted {
+			t.Errorf("%s: %+v, %v", system, o, err)
+		}
+	}
+	failed := errors.New("out of order")
+	if err := s.counting(t.Context(), nameRabbitMQ, &o, func() error { return failed }); !errors.Is(err, failed) || o.Counted {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
 
 func TestOpsAddr(t *testing.T) {
 	t.Parallel()

@@ -93,15 +93,13 @@ func (st *strangers) fill(ctx context.Context, foreign uint64, rounds int) error
 
 func (st *strangers) run(ctx context.Context, system string, round int) (outcome, error) {
 	s := st.site.systems[system].(*server)
-	passes, counted := st.site.passes(ctx, system)
-	o, err := st.come(ctx, s.target, round, system != nameRelay)
+	var o outcome
+	err := st.site.counting(ctx, system, &o, func() (err error) {
+		o, err = st.come(ctx, s.target, round, system != nameRelay)
+		return err
+	})
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", system, err)
-	}
-	if counted {
-		var after uint64
-		after, o.Counted = st.site.passes(ctx, system)
-		o.Passes = after - passes
 	}
 	if system == nameRabbitMQ {
 		o.Faults.add(st.sends)
@@ -173,18 +171,23 @@ func (r *report) arrivals() []row {
 	slowest := r.rounds(cellStrangers, nameRabbitMQ, firstAfter(1))
 	w := compare("  the slowest", "ms", slowest, "aim", repeated(float64(aimStranger)/1e6, len(slowest)))
 	w.AtMost = 1
-	rows = append(rows, w, compare(fmt.Sprintf("  all %d of the slowest", ownMessages), "ms", r.rounds(cellStrangers, nameRabbitMQ, lastAfter(1)), "", nil))
-	var passes []float64
+	return append(rows, w, compare(fmt.Sprintf("  all %d of the slowest", ownMessages), "ms", r.rounds(cellStrangers, nameRabbitMQ, lastAfter(1)), "", nil),
+		r.passes(cellStrangers, "  passes over the log for them"))
+}
+
+// passes is how often the gateway opened the log in a cell, if it was asked.
+func (r *report) passes(cell, measure string) row {
+	var values []float64
 	for _, result := range r.Results {
 		for _, o := range result.Rounds[nameRabbitMQ] {
-			if o.Counted {
-				passes = append(passes, float64(o.Passes))
+			if result.Cell.Name == cell && o.Counted {
+				values = append(values, float64(o.Passes))
 			}
 		}
 	}
-	w = compare("  passes over the log for them", "", passes, "", nil)
-	w.known = len(passes) > 0
-	return append(rows, w)
+	w := compare(measure, "", values, "", nil)
+	w.known = len(values) > 0
+	return w
 }
 
 // repeated is a series of one value: a baseline that is not measured.
