@@ -90,7 +90,7 @@ func openEmbedded(ctx context.Context, cfg *config.Config) (_ *backend, err erro
 		return nil, err
 	}
 	driver, err := embedded.Open(file, embedded.Options{
-		Partitions: placement(cfg).Count(), MaxAge: cfg.Streams.Retention.MaxAge, MaxBytes: int64(cfg.Streams.Retention.MaxBytes),
+		Partitions: placement(cfg).Count(), Extra: 1, MaxAge: cfg.Streams.Retention.MaxAge, MaxBytes: int64(cfg.Streams.Retention.MaxBytes),
 	})
 	if err != nil {
 		return nil, err
@@ -146,6 +146,7 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	for i := range names {
 		names[i] = where.StreamName(i)
 	}
+	names = append(names, streams.DeadLetterStream)
 	driver, err := rabbitmq.Open(ctx, rabbitmq.Options{
 		URLs: cfg.RabbitMQ.StreamURLs, Streams: names, Logger: log,
 		MaxAge:       orUnlimited(cfg.Streams.Retention.MaxAge, unlimitedAge),

@@ -117,6 +117,9 @@ type View struct {
 	hasMetadata bool
 }
 
+// Raw returns the encoded envelope, which is not to be changed.
+func (v *View) Raw() []byte { return v.raw }
+
 // Clone returns a view of a copy of the envelope.
 func (v *View) Clone() (c View) {
 	_ = c.Parse(bytes.Clone(v.raw)) // it was parsed before

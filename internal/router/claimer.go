@@ -181,7 +181,7 @@ func (c *claimer) sweep(ctx context.Context) {
 			return
 		}
 		for _, l := range lost {
-			c.r.giveUp(c.r.parts[c.r.placement.Of(l.Topic)], l.Topic, int64(l.Position), l.Attempts)
+			c.r.giveUp(letter{c.r.parts[c.r.placement.Of(l.Topic)], l.Topic, int64(l.Position), l.Attempts, DeadUnclaimed}, nil)
 		}
 	}
 }

@@ -258,13 +258,13 @@ func (c *contest) hand() time.Duration {
 			return wait
 		}
 		if int(next.Attempts) >= groupAttempts {
-			g.giveUp(returned{position: next.Position, attempts: next.Attempts})
+			g.giveUp(returned{position: next.Position, attempts: next.Attempts}, DeadUnfinished)
 			continue
 		}
 		v, err := g.p.r.fetch(g.p, streams.Position(next.Position))
 		switch {
 		case errors.Is(err, errGone):
-			g.giveUp(returned{position: next.Position, attempts: next.Attempts})
+			g.giveUp(returned{position: next.Position, attempts: next.Attempts}, DeadUnfinished)
 		case err != nil:
 			failures++
 			c.keepMine(next)

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// maxAttempts is how often a message is delivered before it counts as
-	// done all the same, so that it cannot pin the watermark (delivery rule
-	// S8).
+	// maxAttempts is how often a message is delivered before it goes to the
+	// dead-letter log, so that it cannot pin the watermark (delivery rule S8).
 	maxAttempts    = 5
 	redeliverFirst = 100 * time.Millisecond
 	redeliverMax   = 10 * time.Second
@@ -44,12 +43,7 @@ func (r *Router) Nacked(n delivery.Nacked) {
 // redeliver makes a nacked delivery again after a pause that grows.
 func (r *Router) redeliver(in *inbox, n delivery.Nacked) {
 	if n.Attempts >= maxAttempts {
-		at := none
-		if position, known, _ := in.Mailbox().PositionOf(n.ID); known {
-			at = int64(position)
-		}
-		in.Mailbox().Finish(n.ID)
-		r.giveUp(in.p, in.Address, at, n.Attempts)
+		r.giveUpDelivery(in, n)
 		return
 	}
 	failures := 0
@@ -60,7 +54,7 @@ func (r *Router) redeliver(in *inbox, n delivery.Nacked) {
 			return 0
 		case !known && in.p.neverStored(in, n.ID):
 			in.Mailbox().Finish(n.ID)
-			r.giveUp(in.p, in.Address, none, n.Attempts)
+			r.stats.GivenUp.Add(1)
 			return 0
 		case !known || !in.Mailbox().Roomy():
 			return redeliverRetry
@@ -95,31 +89,6 @@ func redeliverAfter(attempts uint8) time.Duration {
 	d := redeliverFirst << min(attempts, 10)
 	d = min(d, redeliverMax)
 	return d/2 + rand.N(d/2)
-}
-
-// maxNamed bounds how many messages wait to be looked up for the log.
-const maxNamed = 1000
-
-// giveUp counts a message that nobody finished, and logs which it was; without
-// its name if it has no position, or if there are too many at once.
-func (r *Router) giveUp(p *partition, topic string, position int64, attempts uint8) {
-	r.stats.GivenUp.Add(1)
-	tell := func(v *envelope.View) {
-		r.log.Warn("a message is given up after its last attempt", "topic", topic, "position", position,
-			"attempts", attempts, "source", string(v.Source), "message_id", string(v.MessageID))
-	}
-	if position == none || r.named.size() >= maxNamed {
-		tell(&envelope.View{})
-		return
-	}
-	r.named.add(0, func() time.Duration {
-		v, err := r.fetch(p, streams.Position(position))
-		if err != nil {
-			v = envelope.View{}
-		}
-		tell(&v)
-		return 0
-	})
 }
 
 func wait(ctx context.Context, d time.Duration) bool {

@@ -39,8 +39,10 @@ func (g *group) giveBack(position uint64, attempts uint8, after time.Duration) {
 	}
 	g.mu.Unlock()
 	switch {
+	case int(attempts) >= groupAttempts:
+		g.giveUp(back, DeadUnfinished)
 	case full:
-		g.giveUp(back)
+		g.giveUp(back, DeadUnclaimed)
 	case first:
 		g.returned.add(after, g.giveOut)
 	}
@@ -58,7 +60,7 @@ func (g *group) giveOut() time.Duration {
 		v, err := g.p.r.fetch(g.p, streams.Position(back.position))
 		switch {
 		case errors.Is(err, errGone):
-			g.giveUp(back)
+			g.giveUp(back, DeadUnclaimed)
 		case err != nil:
 			failures++
 			g.keep(back)
@@ -79,7 +81,7 @@ func (g *group) nextReturned(now time.Time) (back returned, after time.Duration,
 	defer g.mu.Unlock()
 	for len(g.back) > 0 {
 		if now.After(g.back[0].until) {
-			g.giveUp(g.popReturned())
+			g.giveUp(g.popReturned(), DeadUnclaimed)
 			continue
 		}
 		if after = g.back[0].due.Sub(now); after > 0 {
@@ -106,11 +108,14 @@ func (g *group) popReturned() returned {
 	return back
 }
 
-func (g *group) giveUp(back returned) {
-	g.p.r.giveUp(g.p, g.topic, int64(back.position), back.attempts)
-	if g.contest != nil {
-		g.contest.acked(back.position)
-	}
+// giveUp puts a message into the dead-letter log; it is done when it is there
+// (delivery rule S8).
+func (g *group) giveUp(back returned, reason string) {
+	g.p.r.giveUp(letter{g.p, g.topic, int64(back.position), back.attempts, reason}, func() {
+		if g.contest != nil {
+			g.contest.acked(back.position)
+		}
+	})
 }
 
 // keep puts a message back that could not be given.

@@ -116,7 +116,7 @@ type Router struct {
 	placementError atomic.Pointer[PlacementError]
 
 	fetching chan struct{}
-	named    *backlog // messages that were given up, to be named in the log
+	dead     *deadLetters
 }
 
 // New starts a router: a writer and a tail for every partition, which connect
@@ -149,7 +149,6 @@ func New(o Options) *Router {
 	r.noteValid = noteValidFor(o.Presence)
 	r.noteTimeout, r.noteLimit = noteTimes(o.PublishTimeout)
 	r.cleanWindow, r.retention = cleanWindow(o.PublishTimeout), o.Retention
-	r.named = newBacklog(r, nil)
 	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if o.Boot == 0 {
@@ -160,6 +159,7 @@ func New(o Options) *Router {
 		r.claimer = newClaimer(r, shared, o.Presence.Self().ID)
 	}
 	name := "gw-" + o.Boot.String()
+	r.dead = newDeadLetters(r, o, name)
 	for i := range o.Placement.Count() {
 		r.parts = append(r.parts, r.newPartition(i, name, o))
 	}
@@ -396,6 +396,7 @@ func (r *Router) Close(ctx context.Context) error {
 	for _, p := range r.parts {
 		errs = append(errs, p.writer.Close(ctx))
 	}
+	errs = append(errs, r.dead.close(ctx))
 	r.cancel()
 	for _, p := range r.parts {
 		p.tail.Close()

@@ -14,6 +14,8 @@ type Stats struct {
 	Live, Shared, Redelivered, Expired, GivenUp atomic.Uint64
 	// Copies counts messages that the log has a second time under one id.
 	Copies atomic.Uint64
+	// DeadLetters counts messages that were put into the dead-letter log.
+	DeadLetters atomic.Uint64
 	// CatchUps counts passes over the log for readers that were behind.
 	CatchUps atomic.Uint64
 	// Commits counts positions stored, CommitFailures statements that failed.

@@ -78,6 +78,11 @@ func (p Placement) StreamName(i int) string {
 	return fmt.Sprintf("aether.p%04d", i)
 }
 
+// DeadLetterStream is the name of the stream for messages that were given up
+// (delivery rule S8). A driver has it behind the placement's partitions, as
+// partition [Placement.Count].
+const DeadLetterStream = "aether.dead"
+
 // Fingerprint identifies the placement: two that place any address
 // differently have different ones.
 func (p Placement) Fingerprint() string {

@@ -136,7 +136,7 @@ func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func
 	if o.Placement.Partitions == 0 {
 		o.Placement.Partitions = 2
 	}
-	driver, err := embedded.Open(file, embedded.Options{Partitions: o.Placement.Count()})
+	driver, err := embedded.Open(file, embedded.Options{Partitions: o.Placement.Count(), Extra: 1})
 	check(tb, err)
 	o.Driver, o.Positions, o.Members = driver, positions, positions
 	return func() {

@@ -29,6 +29,9 @@ var (
 type Options struct {
 	// Partitions is their number, 1 to 256. It is fixed when the log is born.
 	Partitions int
+	// Extra is how many partitions come behind those. They are not addressed by
+	// the placement, and may be added to a log that was born without them.
+	Extra int
 	// MaxAge is how long entries are kept. 0: without end.
 	MaxAge time.Duration
 	// MaxBytes is how much is kept of each partition, in bytes of entries; the
@@ -62,6 +65,9 @@ var _ streams.Driver = (*Driver)(nil)
 // another format or number of partitions is a [FormatError]. The file stays
 // the caller's and is closed after the driver.
 func Open(file *sqlitefile.File, o Options) (*Driver, error) {
+	if o.Extra < 0 || o.Extra > maxPartitions {
+		return nil, fmt.Errorf("embedded: the number of extra partitions is %d, not 0 to %d", o.Extra, maxPartitions)
+	}
 	if o.Partitions < 1 || o.Partitions > maxPartitions {
 		return nil, fmt.Errorf("embedded: the number of partitions is %d, not 1 to %d", o.Partitions, maxPartitions)
 	}
@@ -80,9 +86,19 @@ func Open(file *sqlitefile.File, o Options) (*Driver, error) {
 		if err := create(tx, o.Partitions); err != nil {
 			return err
 		}
-		var err error
-		d.partitions, err = partitionsOf(tx, file, o.Partitions)
-		return err
+		count := o.Partitions + o.Extra
+		if err := createPartitions(tx, o.Partitions, count); err != nil {
+			return err
+		}
+		shared, err := partitionsOf(tx, file, count)
+		if err != nil {
+			return err
+		}
+		if len(shared) < count {
+			return fmt.Errorf("embedded: the file is open with %d partitions in all, not %d", len(shared), count)
+		}
+		d.partitions = shared[:count]
+		return nil
 	})
 	if err != nil {
 		stop()

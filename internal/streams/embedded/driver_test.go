@@ -25,7 +25,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%d partitions", n)
 	}
 	for _, o := range []embedded.Options{
-		{}, {Partitions: -1}, {Partitions: 257}, {Partitions: 3, MaxAge: -1}, {Partitions: 3, MaxBytes: -1},
+		{}, {Partitions: -1}, {Partitions: 257}, {Partitions: 3, MaxAge: -1}, {Partitions: 3, MaxBytes: -1}, {Partitions: 3, Extra: -1},
 	} {
 		if _, err := embedded.Open(b.file, o); err == nil {
 			t.Errorf("%+v was accepted", o)
@@ -44,6 +44,30 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := embedded.Open(b.file, embedded.Options{Partitions: 3}); !errors.As(err, &format) || format.Have != 99 {
 		t.Errorf("another format: %v", err)
+	}
+}
+
+// A log that was born without further partitions gets them, and keeps what it
+// has.
+func TestExtraPartitions(t *testing.T) {
+	t.Parallel()
+	b := setup(t, embedded.Options{Partitions: 2})
+	b.producer(1, "p").append(1, "a")
+	more := embedded.Options{Partitions: 2, Extra: 1}
+	for _, text := range []string{"x", "y"} {
+		b.reopen(more)
+		if n := b.d.Partitions(); n != 3 {
+			t.Fatalf("%d partitions", n)
+		}
+		b.producer(2, "q"+text).append(1, text)
+	}
+	first, _ := b.consumer(1, streams.First())
+	expect(t, first, 0, "a")
+	added, _ := b.consumer(2, streams.First())
+	expect(t, added, 0, "x", "y")
+	b.reopen(embedded.Options{Partitions: 2}) // an older program
+	if n := b.d.Partitions(); n != 2 {
+		t.Errorf("%d partitions", n)
 	}
 }
 

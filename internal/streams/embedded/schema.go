@@ -58,22 +58,31 @@ func createNew(tx *sqlitefile.Tx, partitions int) error {
 			last_id integer not null, last_offset integer not null,
 			primary key (partition, name)) strict, without rowid`,
 	}
-	for n := range partitions {
-		statements = append(statements, fmt.Sprintf(`create table log_entry_%d (
-			entry_offset integer primary key, stored_at integer not null, data blob not null) strict`, n))
-	}
 	for _, s := range statements {
 		if _, err := tx.Exec(s); err != nil {
 			return err
 		}
 	}
-	for n := range partitions {
-		if _, err := tx.Exec("insert into log_partition (partition, next_offset, bytes) values ($1, 0, 0)", n); err != nil {
-			return err
-		}
+	if err := createPartitions(tx, 0, partitions); err != nil {
+		return err
 	}
 	_, err := tx.Exec("insert into log_meta (format, partitions) values ($1, $2)", format, partitions)
 	return err
+}
+
+// createPartitions makes those from and below to that are not there.
+func createPartitions(tx *sqlitefile.Tx, from, to int) error {
+	for n := from; n < to; n++ {
+		if _, err := tx.Exec(fmt.Sprintf(`create table if not exists log_entry_%d (
+			entry_offset integer primary key, stored_at integer not null, data blob not null) strict`, n)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`insert into log_partition (partition, next_offset, bytes) values ($1, 0, 0)
+			on conflict do nothing`, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The texts that are the same for all partitions.
