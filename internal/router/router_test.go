@@ -22,7 +22,11 @@ import (
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A pool that could not reach Redis tries once a second, and notices then that
+// it is closed.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 // patience is how long a test waits for what must come.
 const patience = 20 * time.Second
