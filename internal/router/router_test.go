@@ -16,7 +16,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
-	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
@@ -134,7 +133,7 @@ func (w *world) engine(set acl.WorkspaceSet) *session {
 func (w *world) join(p *acl.Principal, name string, o delivery.Options, reads Reads) *session {
 	w.t.Helper()
 	s := &session{w: w, name: name, box: delivery.NewMailbox(o)}
-	s.sender = w.r.NewSender(p, name, presence.Lease{}, s.box, func() { w.t.Errorf("%s overflowed", name) })
+	s.sender = w.r.NewSender(p, name, reads.Lease, s.box, func() { w.t.Errorf("%s overflowed", name) })
 	reads.Identity, reads.Lease.Epoch, reads.Workspace = name, w.epoch.Add(1), "w"
 	reads.Gap = func(g Gap) {
 		s.mu.Lock()
