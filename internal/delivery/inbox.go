@@ -119,6 +119,17 @@ func (in *Inbox) Jump(position int64) {
 	in.box.mu.Unlock()
 }
 
+// Rewind is Jump for an inbox that goes on in another log: what is remembered of
+// positions in the old one is void. What of it is out and not done stays so.
+func (in *Inbox) Rewind(position int64) {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.at = position
+	in.finished, in.Repeats, in.RepeatsSeq = min(in.finished, position), none, 0
+	in.cut = false
+	in.starve()
+}
+
 // Fed returns the feeder.
 func (in *Inbox) Fed() Feeder {
 	in.box.mu.Lock()

@@ -80,7 +80,7 @@ func (s *Subscription) finals() (clean, other []store.Commit) {
 	}
 	for _, in := range s.inboxes {
 		position, live := in.lastWatermark()
-		if position == none {
+		if _, lowering := in.lowering(); lowering || position == none {
 			continue
 		}
 		c := store.Commit{Identity: in.Identity, Address: in.Address, Position: uint64(position), Epoch: s.reads.Lease.Epoch}

@@ -57,7 +57,11 @@ type inbox struct {
 	joinedAt int64
 	// Whether it may be fed (C2).
 	begun, suspected, recreated bool
-	recreatedEnd                int64
+	// The committed position is to fall to lowerTo: it belongs to a log that is
+	// gone. Under the partition's lock.
+	lowered      bool
+	lowerTo      int64
+	recreatedEnd int64
 }
 
 var _ reading = (*inbox)(nil)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/delivery"
@@ -45,6 +46,8 @@ type partition struct {
 	lagSeen   uint64    // what it had shown then
 	lagAt     int64     // what it had handed on when the clock looked last
 	lagMoved  time.Time // when that moved last
+
+	lookingBack atomic.Bool // somebody compares the log with what was read
 
 	shown chan struct{} // closed at the next entry; nil if nobody waits for it
 
@@ -396,5 +399,6 @@ func (p *partition) tick(now time.Time) {
 	if reset {
 		p.r.log.Warn("the tail of a partition hangs and is opened anew", "partition", p.id)
 		p.tail.Reset()
+		p.hangs()
 	}
 }

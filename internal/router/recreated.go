@@ -82,6 +82,7 @@ func (p *partition) startReading(in *inbox) {
 			at = before
 		}
 		in.Jump(at)
+		in.lower(at)
 		in.sub.gap(Gap{Topic: in.Address, Reason: GapRecreated, FirstMissing: uint64(at + 1), HasFirst: true})
 	}
 	in.Starve(in.At())

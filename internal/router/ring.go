@@ -41,6 +41,15 @@ func (r *ring) add(e streams.Entry) {
 	}
 }
 
+// truncate keeps the first n entries.
+func (r *ring) truncate(n int) {
+	for _, e := range r.entries[n:] {
+		r.bytes -= len(e.Data)
+	}
+	clear(r.entries[n:])
+	r.entries = r.entries[:n]
+}
+
 // covers reports whether everything after a position is in the ring, or is
 // yet to come.
 func (r *ring) covers(at int64) bool { return len(r.entries) > 0 && at >= r.floor }

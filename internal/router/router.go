@@ -195,7 +195,8 @@ func (p *partition) start(o Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tail = streams.NewTail(streams.TailOptions{
-		Driver: o.Driver, Partition: p.id, Start: p.lookback(), Handle: p.handle, Up: p.up, Down: p.down, Logger: p.r.log,
+		Driver: o.Driver, Partition: p.id, Start: p.lookback(), Handle: p.handle, Up: p.up, Down: p.down, Rewritten: p.rewritten,
+		Logger: p.r.log,
 	})
 }
 
@@ -325,6 +326,7 @@ func (r *Router) subscriptions() []*Subscription {
 // commit stores the positions that moved, in one statement.
 func (r *Router) commit(ctx context.Context) {
 	subs := r.subscriptions()
+	r.lowerPositions(ctx, subs...)
 	var list []store.Commit
 	for _, s := range subs {
 		if due := s.commits(); len(due) > 0 {

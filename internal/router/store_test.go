@@ -97,6 +97,21 @@ func (m *memoryStore) commit(commits []store.Commit) error {
 	return nil
 }
 
+func (m *memoryStore) RewindPositions(_ context.Context, to []store.Commit) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken {
+		return errBroken
+	}
+	for _, c := range to {
+		if row, ok := m.rows[c.Address]; ok && row.Epoch <= c.Epoch && c.Position < row.Position {
+			row.Position = c.Position
+			m.rows[c.Address] = row
+		}
+	}
+	return nil
+}
+
 func (m *memoryStore) CommitClean(_ context.Context, commits []store.Commit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -341,6 +341,7 @@ func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 		s.r.repeats.set(in.Address, in.handed(none))
 		again[i] = in.handed(in.watermark())
 	}
+	s.r.lowerPositions(ctx, s)
 	clean, other := s.finals()
 	if how.Left != nil && !s.reads.Lease.Lost() {
 		how.Left(s.done(true).encode())
@@ -411,6 +412,9 @@ func (s *Subscription) commits() []store.Commit {
 	}
 	var list []store.Commit
 	for _, in := range s.inboxes {
+		if _, lowering := in.lowering(); lowering {
+			continue // it stays due
+		}
 		if !in.Due() && !in.owesCommit() {
 			continue
 		}

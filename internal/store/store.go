@@ -47,6 +47,12 @@ type Positions interface {
 	// first. [ErrRange] and [ErrText] refuse the whole call; after another
 	// error it may be repeated, any part of it may have been done.
 	Commit(ctx context.Context, commits []Commit) error
+	// RewindPositions lowers positions: the log that they were reached in is gone,
+	// and another one, which ends below them, is in its place (delivery rule
+	// C2). One that is not above Position, or whose epoch is newer, or that does
+	// not exist, is left as it is and is no error. It is for the session that
+	// holds the address; it may be repeated.
+	RewindPositions(ctx context.Context, to []Commit) error
 	// ExpirePositions removes positions that nobody moved since before, and
 	// returns how many.
 	ExpirePositions(ctx context.Context, before time.Time) (int64, error)

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -24,6 +25,11 @@ type TailOptions struct {
 	Up func()
 	// Down is called when an opening has ended, after the last Handle of it.
 	Down func(error)
+	// Rewritten is called when the log turns out to hold something else at the
+	// offset of the last entry handled: it has lost its end, or is another one.
+	// Nothing is handled any more until [Tail.Rewind]. Like Handle it is called
+	// by the tail's goroutines; it must not call the tail.
+	Rewritten func()
 	// Logger gets lost and regained connections. Default: none.
 	Logger *slog.Logger
 	// Clock defaults to [RealClock].
@@ -31,7 +37,8 @@ type TailOptions struct {
 }
 
 // Tail reads on at the end of a partition, whatever happens to its
-// connection: it reopens behind the last entry that it has handed on.
+// connection: it reopens at the last entry that it has handed on, sees whether
+// that is still the same, and goes on behind it.
 //
 // A peer that is silent and one that has nothing to say look alike. Who knows
 // that something should have come calls [Tail.Reset].
@@ -45,7 +52,11 @@ type Tail struct {
 	// handling is held while a callback runs; it guards what follows.
 	handling sync.Mutex
 	last     uint64 // offset of the last entry handled
+	lastData []byte // its bytes
 	handled  bool   // there is such an entry
+	start    Start  // where to begin while there is none
+	stalled  bool   // Rewritten was called: nothing is handled
+	rewound  bool   // Rewind was called: nothing is handled before the next opening
 	skip     *Start // where the next opening begins; nil: behind last
 
 	trouble atomic.Pointer[error] // why there is no connection; nil: there is one
@@ -79,10 +90,14 @@ func NewTail(o TailOptions) *Tail {
 	if o.Down == nil {
 		o.Down = func(error) {}
 	}
+	if o.Rewritten == nil {
+		o.Rewritten = func() {}
+	}
 	o.Logger = o.Logger.With("partition", o.Partition)
 	t := &Tail{
 		o:       o,
 		guard:   guard{clock: o.Clock},
+		start:   o.Start,
 		reset:   make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -92,7 +107,7 @@ func NewTail(o TailOptions) *Tail {
 	return t
 }
 
-// Reset drops the connection and reopens behind the last handled entry.
+// Reset drops the connection and reopens where it was.
 func (t *Tail) Reset() {
 	select {
 	case t.reset <- struct{}{}:
@@ -156,10 +171,13 @@ func (t *Tail) from(o *opening) Start {
 		o.skipped = true
 		return *t.skip
 	}
-	if t.handled {
-		return From(t.last + 1)
+	if t.rewound {
+		t.rewound, t.stalled = false, false
 	}
-	return t.o.Start
+	if t.handled {
+		return From(t.last)
+	}
+	return t.start
 }
 
 // serve hands entries on until the connection ends, is reset, or the tail is
@@ -176,6 +194,9 @@ func (t *Tail) serve(o *opening, c Consumer) error {
 		t.Reset() // asked for while this was being opened
 	}
 	t.o.Up()
+	if t.rewound { // since this opening began
+		t.Reset()
+	}
 	t.handling.Unlock()
 	close(o.up)
 
@@ -217,9 +238,27 @@ func (t *Tail) handle(o *opening, e Entry) {
 		return
 	default:
 	}
-	if t.handled && e.Offset <= t.last {
+	switch {
+	case t.stalled || t.rewound:
+		return
+	case t.handled && e.Offset == t.last && !bytes.Equal(e.Data, t.lastData):
+		t.stalled = true
+		t.o.Rewritten()
+		return
+	case t.handled && e.Offset <= t.last:
 		return
 	}
-	t.last, t.handled = e.Offset, true
+	t.last, t.lastData, t.handled = e.Offset, e.Data, true
 	t.o.Handle(e)
+}
+
+// Rewind makes the tail begin anew at start: the log there is not the one that
+// was read before (delivery rule C2). What the present connection still hands on
+// is dropped.
+func (t *Tail) Rewind(start Start) {
+	t.handling.Lock()
+	t.last, t.lastData, t.handled = 0, nil, false
+	t.start, t.rewound = start, true
+	t.handling.Unlock()
+	t.Reset()
 }

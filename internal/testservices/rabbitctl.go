@@ -41,3 +41,9 @@ func (b *Broker) DeleteStream(name string) {
 	b.own().Helper()
 	b.Ctl("eval", `{ok, _} = rabbit_stream_manager:delete(<<"/">>, <<"`+name+`">>, <<"guest">>).`)
 }
+
+// CreateStream creates a stream that does not exist.
+func (b *Broker) CreateStream(name string) {
+	b.own().Helper()
+	b.Ctl("eval", `{ok, _} = rabbit_stream_manager:create(<<"/">>, <<"`+name+`">>, #{}, <<"guest">>).`)
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
@@ -175,4 +176,59 @@ func TestBrokerRefusesOnePartition(t *testing.T) {
 		}
 	}
 	f.awaitFootprint(t, was, 5)
+}
+
+// Delivery rule C2: the stream of a running gateway is deleted and made anew.
+// What it held is lost, also with a receipt. As long as it is away readiness
+// says so; then sessions are told, and everything goes on in the new one.
+func TestC2StreamRecreated(t *testing.T) {
+	t.Parallel()
+	const ws, stream = "recreated", "aether.p0000"
+	f := newFaults(t, testservices.Postgres(t).URL(), "AETHER_STREAMS_PARTITIONS=1")
+	to, absent := agent(ws, "i", "r"), agent(ws, "i", "absent")
+	receiver := take(connect(t, f.gateway, to, client(1000)))
+	sender := connect(t, f.gateway, user(ws, "w", ws))
+	for i := range 300 { // an entry each, so that the new stream's offsets are below
+		sender.stored(to.name, fmt.Sprint("old ", i))
+	}
+	sender.stored(absent.name, "lost")
+	if !eventually(patience, func() bool { return receiver.count() == 300 }) {
+		t.Fatal("nothing arrives")
+	}
+	was := f.footprint(t)
+
+	f.broker.DeleteStream(stream)
+	f.awaitReason(t, "log partition 0: ", "cannot be written: ", patience)
+	f.awaitReason(t, "log partition 0: ", "is not available", patience)
+	f.awaitReady(t, false, patience)
+	f.broker.CreateStream(stream)
+	sender.insist(chat(to.name, "first"))
+	f.awaitReady(t, true, patience)
+	sender.stored(to.name, "second")
+	if !eventually(patience, func() bool { return receiver.has("second") }) {
+		t.Fatalf("what is stored in the new stream does not come; the stream: %v", receiver.ended())
+	}
+	if got := receiver.all()[300:]; len(got) != 2 || got[0] != "first" {
+		t.Errorf("in the new stream came %q", got)
+	}
+	receiver.mu.Lock()
+	gaps := receiver.gaps
+	receiver.mu.Unlock()
+	if len(gaps) != 1 || gaps[0].GetReason() != aetherv1.HistoryGap_REASON_RECREATED || gaps[0].GetTopic() != to.name {
+		t.Errorf("the receiver was told %v", gaps)
+	}
+	f.awaitFootprint(t, was, 5)
+
+	// What was acknowledged in the new stream counts.
+	keeps := connect(t, f.gateway, agent(ws, "i", "clock"), client(1))
+	keeps.beats(3) // seconds: positions are committed about once in one
+	receiver.peer.cut()
+	next := reconnect(t, f.gateway, to)
+	sender.stored(to.name, "last")
+	wantTexts(t, next.until("last"), nil)
+	for _, m := range next.kept {
+		if m.GetGap() != nil {
+			t.Errorf("the next session is told %v", m)
+		}
+	}
 }

@@ -21,6 +21,7 @@ var positionTests = []test{
 	{"ZeroIsAPosition", zeroIsAPosition},
 	{"NeverFalls", neverFalls},
 	{"Epochs", epochs},
+	{"Rewind", rewind},
 	{"KeysAreApart", keysAreApart},
 	{"RepeatsInOneCall", repeatsInOneCall},
 	{"EpochsInOneCall", epochsInOneCall},
@@ -82,6 +83,32 @@ func epochs(_ *testing.T, b *bench) {
 	b.want("i", "a", 10, 7)
 	b.commit(at("i", "a", 30, 9))
 	b.want("i", "a", 30, 9)
+}
+
+// Delivery rule C2: a position in a log that is gone is lowered, but not by one
+// who has lost the address; from there on it rises again.
+func rewind(t *testing.T, b *bench) {
+	b.commit(at("i", "a", 10, 5), at("j", "a", 10, 5), at("k", "a", 10, 5))
+	rewind := func(to ...store.Commit) {
+		t.Helper()
+		if err := b.s.RewindPositions(context.Background(), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewind(at("i", "a", 3, 5), at("j", "a", 3, 4), at("k", "a", 20, 5), at("nobody", "a", 3, 5))
+	b.want("i", "a", 3, 5)
+	b.want("j", "a", 10, 5)
+	b.want("k", "a", 10, 5)
+	b.wantNone("nobody", "a")
+	rewind(at("i", "a", 3, 5))
+	rewind()
+	b.commit(at("i", "a", 4, 5))
+	b.want("i", "a", 4, 5)
+	rewind(at("i", "a", 0, 6))
+	b.want("i", "a", 0, 5)
+	if err := b.s.RewindPositions(context.Background(), []store.Commit{at("i", "a", math.MaxUint64, 1)}); !errors.Is(err, store.ErrRange) {
+		t.Errorf("got %v, want ErrRange", err)
+	}
 }
 
 func keysAreApart(_ *testing.T, b *bench) {

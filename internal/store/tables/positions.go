@@ -20,6 +20,9 @@ const (
 	expirePositions = `delete from positions where moved_at < $1 and (identity, address) in
 		(select identity, address from positions where moved_at < $1 limit $2)`
 
+	rewindPosition = `update positions set position = $3, moved_at = $5
+		where identity = $1 and address = $2 and epoch <= $4 and position > $3`
+
 	insertPosition = `insert into positions (identity, address, position, epoch, moved_at) `
 	// guardPosition is delivery rule C1: an older epoch changes nothing, a
 	// newer one is stored, and the position never falls.
@@ -131,6 +134,26 @@ func columnsOf(commits []store.Commit) columns {
 		c.positions[i], c.epochs[i] = int64(commit.Position), int64(commit.Epoch)
 	}
 	return c
+}
+
+// RewindPositions implements [store.Positions]. It is rare, and a statement for
+// each row.
+func (t *Tables) RewindPositions(ctx context.Context, to []store.Commit) error {
+	rounds, err := roundsOf(to)
+	if err != nil {
+		return err
+	}
+	now := t.now()
+	return t.db.Transact(ctx, "rewind positions", func(w Writer) error {
+		for _, round := range rounds {
+			for _, c := range round {
+				if _, err := w.Exec(rewindPosition, c.Identity, c.Address, int64(c.Position), int64(c.Epoch), now); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // ExpirePositions implements [store.Positions].

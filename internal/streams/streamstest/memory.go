@@ -78,6 +78,21 @@ func (m *Memory) Drop() {
 	clear(m.open)
 }
 
+// Lose makes a partition hold its first keep entries only, as a broker does that
+// has lost what it had not written to its disk; or, with 0, deletes it and makes
+// it anew: then it knows no producer any more. All connections are lost.
+func (m *Memory) Lose(partition, keep int) {
+	m.mu.Lock()
+	p := m.partitions[partition]
+	p.entries = slices.Clone(p.entries[:keep])
+	p.stored = slices.Clone(p.stored[:keep])
+	if keep == 0 {
+		clear(p.last)
+	}
+	m.mu.Unlock()
+	m.Drop()
+}
+
 // Sends returns the ids of all Send calls so far, of all producers.
 func (m *Memory) Sends() []uint64 {
 	m.mu.Lock()
