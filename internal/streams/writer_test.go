@@ -79,7 +79,7 @@ func TestWriterBoundsEntries(t *testing.T) {
 	half, large := "h"+strings.Repeat("x", streams.MaxEntryBytes/2-20), "l"+strings.Repeat("x", streams.MaxEnvelopeBytes-1)
 	f.append(half, half, half, large, half, "end")
 	f.m.Refuse(false)
-	f.comeBack()
+	f.letIn()
 	f.flush()
 	count := 0
 	for _, e := range f.m.Entries(0) {
@@ -219,7 +219,7 @@ func TestWriterRemovesP5(t *testing.T) {
 		}
 		f.m.Stall(false)
 		f.m.Refuse(false)
-		f.comeBack()
+		f.letIn()
 		f.flush()
 		f.checkLog("0:x1", "1:b1", "0:b2")
 		f.checkTold("x1 stored, a1 a2 unknown, b1 b2 stored")
