@@ -101,7 +101,7 @@ func (p *partition) rewind(ctx context.Context) error {
 	p.mu.Lock()
 	had := slices.Clone(p.recent.entries)
 	p.mu.Unlock()
-	same, err := p.compare(ctx, had)
+	same, err := p.commonWith(ctx, had)
 	if err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func (p *partition) rewind(ctx context.Context) error {
 	return nil
 }
 
-// compare returns how many of the entries, from the first on, the log still has.
-func (p *partition) compare(ctx context.Context, had []streams.Entry) (same int, err error) {
+// commonWith returns how many of the entries, from the first on, the log still has.
+func (p *partition) commonWith(ctx context.Context, had []streams.Entry) (same int, err error) {
 	if len(had) == 0 {
 		return 0, nil
 	}
