@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -50,6 +51,7 @@ func TestTwoGateways(t *testing.T) {
 		{"stopped gateway", testStoppedGateway},
 		{"holder killed", testHolderKilled},
 		{"many streams terminated", testManyTerminated},
+		{"command line", testTwoByHand},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, d) })
 	}
@@ -233,6 +235,49 @@ func testManyTerminated(t *testing.T, d *two) {
 		wantTexts(t, []*aetherv1.IncomingMessage{next.read(), next.read()}, []string{fmt.Sprint("before ", i), "after"})
 		next.cut()
 		p.cut()
+	}
+	d.a.restart()
+}
+
+// What the README tells a new user to try: the agent on one gateway, the user on
+// the other, the first one killed.
+func testTwoByHand(t *testing.T, d *two) {
+	ws := workspace(t)
+	env := []string{"AETHER_JWT_KEY_FILE=" + keyFile}
+	to := agent(ws, "i", "s")
+	type result struct {
+		out, errs string
+		code      int
+		err       error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		var r result
+		r.out, r.errs, r.code, r.err = command(env, "connect", "--addr", d.a.grpc+","+d.b.grpc, "--as", to.name, "--count", "2")
+		ended <- r
+	}()
+	if !eventually(patience, func() bool {
+		w, err := dial(t, d.b, to)
+		if err == nil {
+			w.cut()
+		}
+		return statusOf(err).Code() == codes.AlreadyExists
+	}) {
+		t.Fatal("the agent does not connect")
+	}
+	send := func(text string) {
+		t.Helper()
+		_, stderr, code, err := command(env, "send", "--addr", d.b.grpc, "--as", "us::alice::cli", "--to", to.name, "--text", text)
+		if err != nil || code != 0 {
+			t.Fatalf("send: exit %d, %v\n%s", code, err, stderr)
+		}
+	}
+	send("before")
+	d.a.kill()
+	send("after")
+	r := <-ended
+	if r.err != nil || r.code != 0 || !strings.Contains(r.out, "before") || !strings.Contains(r.out, "after") {
+		t.Errorf("exit %d, %v\n%s%s", r.code, r.err, r.out, r.errs)
 	}
 	d.a.restart()
 }
