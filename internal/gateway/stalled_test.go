@@ -15,6 +15,7 @@ import (
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 )
 
@@ -69,6 +70,30 @@ func TestAutoHalfCloseStalled(t *testing.T) {
 	agent := p.auto(t)
 	if got := number(agent.Message()); got != "0" {
 		t.Fatalf("it begins at %s", got)
+	}
+}
+
+// A client that never reads keeps nothing but what the transport holds of its
+// stream: when its session has ended, its goroutines have too, although its
+// connection is open.
+func TestStalledLeavesNoGoroutines(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, func(o *gateway.Options) { o.WriteTimeout = time.Second })
+	p.stall(t, gatewaytest.AgentInit("w", "echo", "1"))
+	p.user.Cut()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for p.g.Sessions.Count() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("the session does not end")
+		}
+	}
+	if err := p.g.Sessions.Close(ctx); err != nil { // waits for them
+		t.Fatalf("the session's goroutines do not end: %v", err)
 	}
 }
 

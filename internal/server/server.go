@@ -46,6 +46,12 @@ const maxReceive = 4 << 20
 // that they are promised.
 const minPing = 5 * time.Second
 
+// maxStreams bounds the streams of a connection; those of a client are few, a
+// proxy's many. Past it a client waits for one to end. A stream that has ended
+// counts until the client has read its end: so one that never reads is bounded,
+// too.
+const maxStreams = 1024
+
 // Server is the gRPC server.
 type Server struct {
 	aetherv1.UnimplementedAetherGatewayServer
@@ -69,6 +75,7 @@ func New(o Options) *Server {
 	s.grpc = grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxReceive),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(s.recoverStream),

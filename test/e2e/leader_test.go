@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/testservices"
+)
+
+// Of three brokers the one that leads a partition is killed under load, twice:
+// the others take over, all subscriptions are back soon after, nothing with a
+// receipt is lost and nothing comes twice.
+func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
+	const ws = "leader"
+	cluster := testservices.NewRabbitCluster(t, nil)
+	g := startServe(t, cluster.URLs(), testservices.Postgres(t).URL(), withOps, "AETHER_STREAMS_PARTITIONS=2")
+	subs := subscribe(t, g, ws)
+	subs.probe("before", time.Now(), patience)
+	to := user(ws+"-r", "w", ws)
+	receiver := take(connect(t, g, to, client(5000)))
+	sentinel := connect(t, g, user(ws, "sentinel", ws))
+	l := newLoad(t, g, to.name, 10*time.Millisecond, crowd(ws))
+	was := g.metric(t, "go_goroutines")
+	for round := range 2 {
+		more := receiver.count() + 50
+		if !eventually(patience, func() bool { return receiver.count() > more }) {
+			t.Fatalf("round %d: nothing arrives", round)
+		}
+		leader := cluster.Node(cluster.Leader("aether.p0000"))
+		leader.Kill()
+		killed := time.Now()
+		subs.probe(fmt.Sprintf("round %d", round), killed, recovery)
+		g.awaitReady(t, true, recovery)
+		leader.Start()
+	}
+	check(t, l.end())
+	sentinel.insist(chat(to.name, "last"))
+	if !eventually(patience, func() bool { return receiver.has("last") }) {
+		t.Fatal("the last message does not come")
+	}
+	got := receiver.all()
+	l.verify(t, got[:len(got)-1])
+	subs.once()
+	if l.slowest > 6*time.Second {
+		t.Errorf("the slowest answer took %v, want less than 6 s", l.slowest)
+	}
+	if !eventually(patience, func() bool { return g.metric(t, "go_goroutines") <= was+10 }) {
+		t.Errorf("there are %v goroutines, before there were %v", g.metric(t, "go_goroutines"), was)
+	}
+	t.Logf("%d stored, %v failed, the slowest answer after %v", l.storedCount(), l.errors, l.slowest)
+}
