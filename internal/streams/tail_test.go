@@ -349,3 +349,56 @@ func TestTailHandsOnOnce(t *testing.T) {
 		t.Errorf("after Close comes %q", got)
 	}
 }
+
+// A log that has lost its end gives the offsets out again. The tail must not
+// pass over what comes there (delivery rule C2).
+func TestTailSeesARewrittenEntry(t *testing.T) {
+	t.Parallel()
+	rewritten := make(chan struct{}, 1)
+	m, clock := streamstest.NewMemory(1), streamstest.NewClock()
+	var mu sync.Mutex
+	var got []string
+	tail := streams.NewTail(streams.TailOptions{
+		Driver: m.Driver(), Start: streams.First(), Clock: clock,
+		Rewritten: func() { rewritten <- struct{}{} },
+		Handle: func(e streams.Entry) {
+			list, _, _ := decode(e.Data)
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, list[0])
+		},
+	})
+	t.Cleanup(tail.Close)
+	handled := func(want ...string) {
+		t.Helper()
+		clock.AdvanceUntil(t, time.Second, fmt.Sprint(want), func() bool { mu.Lock(); defer mu.Unlock(); return slices.Equal(got, want) })
+	}
+	id := uint64(0)
+	store := func(texts ...string) {
+		t.Helper()
+		stored := make(chan struct{}, len(texts))
+		p, err := m.Driver().OpenProducer(context.Background(), 0, "p", func(uint64) { stored <- struct{}{} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = p.Close() }()
+		for _, text := range texts {
+			id++
+			if err := p.Send(id, streams.AppendEnvelope(streams.BeginEntry(nil), []byte(text))); err != nil {
+				t.Fatal(err)
+			}
+			<-stored
+		}
+	}
+	store("1", "2", "3")
+	handled("0:1", "0:2", "0:3")
+	m.Drop()
+	store("4")
+	handled("0:1", "0:2", "0:3", "0:4") // the same log: each once
+
+	m.Lose(0, 2)
+	store("x", "y", "z")
+	clock.AdvanceUntil(t, time.Second, "the discovery", func() bool { return len(rewritten) == 1 })
+	tail.Rewind(streams.From(m.Entries(0)[2].Offset))
+	handled("0:1", "0:2", "0:3", "0:4", "0:x", "0:y", "0:z")
+}
