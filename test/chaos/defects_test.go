@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestDefects(t *testing.T) {
 	} {
 		t.Run(defect.value, func(t *testing.T) {
 			t.Parallel()
-			result := spoiled(t, defect.value)
+			result := spoiled(t, defect.value, defect.rule)
 			got := map[check.Rule]int{}
 			for _, v := range result.Violations {
 				got[v.Rule]++
@@ -43,8 +44,10 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// spoiled runs the workload, without faults, on one gateway with a defect.
-func spoiled(t *testing.T, defect string) *check.Result {
+// spoiled runs the workload, without faults, on one gateway with a defect, until
+// enough was delivered, or until that is reported which should be. What is lost
+// is known only in the end.
+func spoiled(t *testing.T, defect string, rule check.Rule) *check.Result {
 	t.Helper()
 	rec := newRecorder()
 	n := &node{
@@ -60,10 +63,11 @@ func spoiled(t *testing.T, defect string) *check.Result {
 	w := newWorkload(t, rec, []*node{n}, 1, 10*time.Millisecond)
 	t.Cleanup(w.cancel)
 	w.start()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
-		if delivered(rec) > 2000 {
+		h := rec.history()
+		if delivered(h) > 2000 || rule != check.Lost && reported(h, rule) {
 			break
 		}
 	}
@@ -71,15 +75,17 @@ func spoiled(t *testing.T, defect string) *check.Result {
 	return check.Judge(rec.history())
 }
 
-// delivered counts the deliveries so far.
-func delivered(rec *recorder) int {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
+// delivered counts the deliveries of a history.
+func delivered(h check.History) int {
 	n := 0
-	for _, e := range rec.events {
+	for _, e := range h.Events {
 		if e.Kind == check.Delivered {
 			n++
 		}
 	}
 	return n
+}
+
+func reported(h check.History, rule check.Rule) bool {
+	return slices.ContainsFunc(check.Judge(h).Violations, func(v check.Violation) bool { return v.Rule == rule })
 }

@@ -15,16 +15,18 @@ type receiver struct {
 	check.Receiver
 	wire    *wire
 	options client.Options
-	rng     *rand.Rand
+	rng     *rand.Rand // of run
 	// trusting leaves it to the SDK to recognise repeats; otherwise the SDK
 	// hands on all, and the receiver remembers what it has done, as a program
 	// with a database does.
 	trusting bool
 	restless bool // it leaves now and then, politely or not
 
-	mu   sync.Mutex
-	done map[check.Message]bool
-	slow time.Duration
+	slow time.Duration // how long it works now and then, at most
+
+	mu    sync.Mutex
+	done  map[check.Message]bool
+	whims *rand.Rand // of handle
 }
 
 // connect makes a client, as a program that starts does.
@@ -54,7 +56,7 @@ func (r *receiver) handle(ctx context.Context, m *client.Message) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.slow > 0 && r.rng.IntN(20) == 0 && !wait(ctx, time.Duration(r.rng.Int64N(int64(r.slow)))) {
+	if r.slow > 0 && r.whims.IntN(20) == 0 && !wait(ctx, time.Duration(r.whims.Int64N(int64(r.slow)))) {
 		return ctx.Err() // it was interrupted: the message must come again
 	}
 	if !r.trusting {

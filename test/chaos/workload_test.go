@@ -102,7 +102,7 @@ func (w *workload) newReceiver(name string, k kind) *receiver {
 	address := k.identity.Address()
 	r := &receiver{
 		Receiver: check.Receiver{Name: name, Exclusive: address, Shared: k.shared, Own: address, Remembers: true, Class: "exclusive"},
-		wire:     newWire(w.rec, w.nodes, name, address, w.seed), rng: w.rng(name), done: map[check.Message]bool{},
+		wire:     newWire(w.rec, w.nodes, name, address, w.seed), rng: w.rng(name), whims: w.rng(name + " works"), done: map[check.Message]bool{},
 		options: client.Options{Identity: k.identity, Workspace: k.workspace, Token: w.token(k.claims), Name: name},
 	}
 	return r
