@@ -19,6 +19,7 @@ var (
 	lengthFlag   = flag.Duration("chaos.length", 15*time.Second, "how long faults are made")
 	gatewaysFlag = flag.Int("chaos.gateways", 2, "number of gateways")
 	nodesFlag    = flag.Int("chaos.nodes", 1, "number of RabbitMQ nodes, 1 or 3")
+	paceFlag     = flag.Duration("chaos.pace", 25*time.Millisecond, "pause between two messages of a sender")
 	onlyFlag     = flag.String("chaos.only", "", "regular expression of the faults to make, of \"kind target\"")
 	keepFlag     = flag.Bool("chaos.keep", false, "keep the directory of a round that went well, too")
 )

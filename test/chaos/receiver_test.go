@@ -20,7 +20,8 @@ type receiver struct {
 	// hands on all, and the receiver remembers what it has done, as a program
 	// with a database does.
 	trusting bool
-	restless bool // it leaves now and then, politely or not
+	restless bool          // it leaves now and then, politely or not
+	away     time.Duration // how long at most, if it does
 
 	slow time.Duration // how long it works now and then, at most
 
@@ -108,7 +109,7 @@ func (r *receiver) run(ctx context.Context, settle, stop <-chan struct{}, connec
 		if !again {
 			return nil
 		}
-		if !wait(ctx, time.Duration(r.rng.Int64N(int64(3*time.Second)))) {
+		if !wait(ctx, time.Duration(r.rng.Int64N(int64(max(r.away, 3*time.Second))))) {
 			return nil
 		}
 	}

@@ -19,7 +19,7 @@ func TestRound(t *testing.T) {
 	rec := newRecorder()
 	d := deploy(t, rec, dir, *gatewaysFlag, *nodesFlag)
 	t.Cleanup(d.end)
-	w := newWorkload(t, rec, d.nodes, *seedFlag, 40*time.Millisecond)
+	w := newWorkload(t, rec, d.nodes, *seedFlag, *paceFlag)
 	t.Cleanup(w.cancel)
 	w.start()
 	faults, err := only(possible(*gatewaysFlag, *nodesFlag), *onlyFlag)

@@ -22,6 +22,9 @@ type wire struct {
 	who, source string // name, and the address by which receivers know it
 	rec         *recorder
 	nodes       []*node
+	// flighty connections break by themselves every few seconds, so that the
+	// client moves from gateway to gateway in the middle of its work.
+	flighty bool
 
 	mu   sync.Mutex
 	rng  *rand.Rand
@@ -39,14 +42,30 @@ func (w *wire) dial(ctx context.Context, _ string) (net.Conn, error) {
 	w.mu.Lock()
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	name := n.name()
+	life := 2*time.Second + time.Duration(w.rng.Int64N(int64(10*time.Second)))
 	w.mu.Unlock()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp4", n.clients.Addr())
-	if err == nil {
-		w.mu.Lock()
-		w.last = name
-		w.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	w.mu.Lock()
+	w.last = name
+	w.mu.Unlock()
+	if !w.flighty {
+		return conn, nil
+	}
+	return &mortal{conn, time.AfterFunc(life, func() { conn.Close() })}, nil
+}
+
+// mortal is a connection that ends by itself.
+type mortal struct {
+	net.Conn
+	end *time.Timer
+}
+
+func (m *mortal) Close() error {
+	m.end.Stop()
+	return m.Conn.Close()
 }
 
 func (w *wire) options() []grpc.DialOption {

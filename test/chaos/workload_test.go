@@ -129,6 +129,8 @@ func (w *workload) populate() {
 	add("trusting", agent(ws, "trusting"), func(r *receiver) { r.trusting, r.options.MaxUnacked = true, 20 })
 	add("restless", agent(ws, "restless"), func(r *receiver) { r.restless, r.slow = true, 200*time.Millisecond })
 	add("small", uniqueTask("small"), func(r *receiver) { r.options.MaxUnacked, r.slow = 4, 50*time.Millisecond })
+	add("sleeper", agent(ws, "sleeper"), func(r *receiver) { r.restless, r.away = true, 30*time.Second })
+	add("flighty", agent(ws, "flighty"), func(r *receiver) { r.wire.flighty = true })
 	add("user", user(ws, "ute"), func(r *receiver) { r.restless = true })
 	add("stranger", agent(away, "stranger"), nil)
 	add("engine", kind{
@@ -142,7 +144,7 @@ func (w *workload) populate() {
 			claims:   auth.Claims{Kind: auth.KindTask, Workspaces: []string{ws}, Impl: "pool"},
 		}, func(r *receiver) {
 			r.Exclusive, r.Own, r.Workers = "", "", "tb::"+ws+"::pool"
-			r.restless = i == 0
+			r.restless, r.wire.flighty = i == 0, i == 1
 			r.options.MaxUnacked = 16
 		})
 	}
@@ -160,15 +162,16 @@ func (w *workload) populate() {
 
 	town := []string{
 		"ag::" + ws + "::i::steady", "ag::" + ws + "::i::trusting", "ag::" + ws + "::i::restless", "tu::" + ws + "::i::small",
-		"us::ute::w", "ag::" + ws + "::i::auto", "ag::" + ws + "::i::auto-restless", "ag::" + ws + "::i::doubting", "tb::" + ws + "::pool",
-		"ga::" + ws, "gu::" + ws, "uw::ute::" + ws,
+		"us::ute::w", "ag::" + ws + "::i::auto", "ag::" + ws + "::i::auto-restless", "ag::" + ws + "::i::doubting", "ag::" + ws + "::i::sleeper", "ag::" + ws + "::i::flighty",
+		"tb::" + ws + "::pool", "ga::" + ws, "gu::" + ws, "uw::ute::" + ws,
 	}
-	events := append([]string{"event::" + ws}, town[:4]...)
+	events := append([]string{"event::" + ws, "ag::" + ws + "::i::flighty"}, town[:4]...)
 	w.send("patient", agent(ws, "patient"), patient, town)
 	w.send("hasty", agent(ws, "hasty"), hasty, town)
 	w.send("hasty2", uniqueTask("hasty2"), hasty, events)
 	w.send("careless", agent(ws, "careless"), careless, events)
-	w.send("customer", user(ws, "customer"), hasty, town[:10])
+	w.send("customer", user(ws, "customer"), hasty, town[:12])
+	w.send("mover", agent(ws, "mover"), patient, town)
 	w.send("foreigner", agent(away, "foreigner"), patient, []string{"ag::" + away + "::i::stranger", "ga::" + away})
 }
 
@@ -176,6 +179,7 @@ func (w *workload) populate() {
 func (w *workload) send(name string, k kind, h habit, to []string) {
 	w.tb.Helper()
 	r := w.newReceiver(name, k)
+	r.wire.flighty = name == "hasty2" || name == "mover"
 	w.rec.receivers = append(w.rec.receivers, r.Receiver)
 	limited, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()

@@ -131,6 +131,18 @@ var mutations = []mutation{
 		}
 		return ok
 	}},
+	{"store twice", Duplicated, func(rng *rand.Rand, h *History) bool {
+		i, ok := pick(rng, h, func(_ int, e Event) bool {
+			return e.Kind == Delivered && prefix(e.To) == "ag" && e.Position != NoPosition && once(h, e.Message())
+		})
+		if ok {
+			e := h.Events[i]
+			e.Position += 1_000_000
+			e.Redelivered = true
+			insert(h, i+1, e)
+		}
+		return ok
+	}},
 	{"give to two workers", Duplicated, func(rng *rand.Rand, h *History) bool {
 		i, ok := deliveredOnce("tb")(rng, h)
 		if !ok {
@@ -193,7 +205,7 @@ var mutations = []mutation{
 				continue
 			}
 			key := e.Session + e.To
-			if p, ok := last[key]; ok {
+			if p, ok := last[key]; ok && once(h, e.Message()) {
 				bad[i] = p
 			}
 			last[key] = e.Position

@@ -31,6 +31,14 @@ func (j *judge) delivered(i int, e Event) {
 	} else if r.session != "" && j.h.Fence > 0 && e.At > r.joined+j.h.Fence {
 		j.violate(Stale, m.Message, e.Who, i, "session %s has taken the place of this one %v ago", r.session, e.At-r.joined)
 	}
+	switch {
+	case e.Position == NoPosition || a.mode == shared:
+	case m.position == NoPosition:
+		m.position = e.Position
+	case m.position != e.Position:
+		j.violate(Duplicated, m.Message, e.Who, i, "it came from position %d of the log before, and now from %d", m.position, e.Position)
+		return
+	}
 	switch a.mode {
 	case exclusive:
 		if len(before) == 0 {

@@ -15,7 +15,8 @@ const (
 	// Lost: a message with a receipt was not processed by whom it was for.
 	Lost Rule = "lost"
 	// Duplicated: it was processed twice by a receiver that remembers, or came
-	// twice within a session, or to two workers as if it were new.
+	// twice within a session, or to two workers as if it were new, or from two
+	// places in the log.
 	Duplicated Rule = "duplicated"
 	// Reordered: it came after a later one of its sender to its address.
 	Reordered Rule = "reordered"
@@ -86,6 +87,7 @@ type message struct {
 	joins     int  // sessions of its sender before the first attempt
 	repeated  bool // its sender, or its client, has sent it again
 	got       []delivery
+	position  int64 // the first that was told; NoPosition: none
 	processed bool
 }
 
@@ -249,7 +251,7 @@ func (j *judge) send(i int, e Event) {
 			j.violate(Foreign, e.Message(), e.Who, i, "a send that was never made was answered: %s", e.Kind)
 			return
 		}
-		m = &message{Message: e.Message(), failed: -1, joins: j.joins[e.Sender]}
+		m = &message{Message: e.Message(), failed: -1, position: NoPosition, joins: j.joins[e.Sender]}
 		j.messages[m.Message] = m
 		j.order = append(j.order, m)
 		j.row(m.To).Sent++
