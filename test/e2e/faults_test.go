@@ -36,7 +36,7 @@ func (f *faults) play(t *testing.T) {
 		run  func(*testing.T, *faults)
 	}{
 		{"every workspace's events", testAllEvents},
-		{"hundred sends", testHundredSends},
+		{"row 7 hundred sends", testRow7HundredSends},
 		{"gateway killed", testGatewayKilled},
 		{"gateway terminated", testGatewayTerminated},
 	} {

@@ -63,7 +63,7 @@ func testAllEvents(t *testing.T, f *faults) {
 // Of a hundred sends, ten are invalid, and, where there is a broker, one meets
 // a time-out: each gets one answer, the stream stays open, and what is tried
 // again is stored once.
-func testHundredSends(t *testing.T, f *faults) {
+func testRow7HundredSends(t *testing.T, f *faults) {
 	ws := workspace(t)
 	to := agent(ws, "i", "s")
 	sender := connect(t, f.gateway, user(ws, "w", ws))
