@@ -51,10 +51,11 @@ type inbox struct {
 
 	// Under the partition's lock: the note of absence as it was read last, and
 	// whether, and where, the tail was joined since (C6).
-	note     uint64
-	noted    bool
-	joined   bool
-	joinedAt int64
+	note      uint64
+	noted     bool
+	joined    bool
+	joinedAt  int64
+	rechecked bool // the note was read once more; of the upkeep
 	// Whether it may be fed (C2).
 	begun, suspected, recreated bool
 	// The committed position is to fall to lowerTo: it belongs to a log that is

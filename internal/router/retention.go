@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
 )
@@ -98,6 +99,7 @@ func (g *group) lose(first int64) { g.advance(first - 1) }
 func (r *Router) lookAfterStore(ctx context.Context) {
 	for n := 1; wait(ctx, upkeepInterval); n++ {
 		r.keepUp(ctx)
+		r.recheckNotes(ctx)
 		if n%int(touchInterval/upkeepInterval) == 0 {
 			r.touch(ctx)
 			r.expire(ctx)
@@ -129,6 +131,33 @@ func (r *Router) keepUp(ctx context.Context) {
 		for _, in := range list {
 			if in.Saved() < middle {
 				in.Renew()
+			}
+		}
+	}
+}
+
+// recheckNotes reads once more the notes of sessions that have been there for as
+// long as others may have taken their addresses for absent: what those noted
+// meanwhile would outlive the session, and look like lost mail one day.
+func (r *Router) recheckNotes(ctx context.Context) {
+	due := r.now().Add(-presence.Staleness - noteValidFor(r.presence) - r.publishTimeout)
+	for _, s := range r.subscriptions() {
+		if s.began.After(due) {
+			continue
+		}
+		for _, in := range s.inboxes {
+			if in.rechecked {
+				continue
+			}
+			bounded, cancel := context.WithTimeout(ctx, commitTimeout)
+			note, noted, err := r.positions.Note(bounded, in.Address)
+			cancel()
+			if err != nil {
+				return // the next round
+			}
+			in.rechecked = true
+			if noted {
+				in.setNote(note, true)
 			}
 		}
 	}

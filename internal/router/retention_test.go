@@ -134,6 +134,27 @@ func TestC6NoFalseAlarm(t *testing.T) {
 	}
 }
 
+// Others took an address for absent shortly after a session had begun: their
+// note would have outlived the session, which has read what it stands for.
+func TestC6NoteOfALateDirectory(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	w := setup(t, func(o *Options) { o.Now, o.Presence = clock.now, &crowd{} })
+	a, c := w.agent("a", client(0)), w.agent("absent", client(0))
+	w.warm(a, c)
+	c.ack(1)
+	w.store.set(func() { w.store.notes[absent] = 1 })
+	ctx := context.Background()
+	w.r.recheckNotes(ctx)
+	w.r.commit(ctx)
+	if _, ok := w.store.noteOf(absent); !ok {
+		t.Fatal("deleted although others may still write it")
+	}
+	clock.add(time.Minute)
+	w.r.recheckNotes(ctx)
+	w.eventually(func() bool { w.r.commit(ctx); _, ok := w.store.noteOf(absent); return !ok })
+}
+
 // Rows are removed when everything that the log holds is newer, and never
 // without a bound on age.
 func TestExpiry(t *testing.T) {

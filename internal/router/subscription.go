@@ -69,6 +69,7 @@ type Subscription struct {
 	box     *delivery.Mailbox
 	reads   Reads
 	ends    Ends
+	began   time.Time
 	left    watermark // by the predecessor
 	inboxes []*inbox
 	listens []listening
@@ -84,7 +85,7 @@ type listening struct {
 // Subscribe makes all subscriptions or none. Deliveries go to box from now
 // on. The caller must call [Subscription.Leave].
 func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Reads) (*Subscription, error) {
-	s := &Subscription{r: r, box: box, reads: reads, ends: reads.Ends, again: newBacklog(r, nil)}
+	s := &Subscription{r: r, box: box, reads: reads, ends: reads.Ends, began: r.now(), again: newBacklog(r, nil)}
 	if s.ends == nil {
 		s.ends = r.Ends()
 	}
