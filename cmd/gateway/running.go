@@ -169,6 +169,7 @@ func (g *running) counts() metrics.Counts {
 		Live: r.Live.Load(), Shared: r.Shared.Load(), Redelivered: r.Redelivered.Load(), Expired: r.Expired.Load(), GivenUp: r.GivenUp.Load(),
 		CatchUps: r.CatchUps.Load(), PositionsCommitted: r.Commits.Load(), CommitFailures: r.CommitFailures.Load(),
 		DamagedEntries: r.DamagedEntries.Load(), DamagedEnvelopes: r.DamagedEnvelopes.Load(),
+		Notes: r.Notes.Load(), NoteFailures: r.NoteFailures.Load(), DeadLetters: r.DeadLetters.Load(),
 	}
 }
 

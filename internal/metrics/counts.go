@@ -22,6 +22,7 @@ type Counts struct {
 	Redelivered, Expired, GivenUp            uint64 // deliveries, by what became of them
 	CatchUps                                 uint64
 	PositionsCommitted, CommitFailures       uint64
+	Notes, NoteFailures, DeadLetters         uint64
 	DamagedEntries, DamagedEnvelopes         uint64
 }
 
@@ -126,6 +127,18 @@ var table = []metric{
 	{
 		Family{Name: "aether_position_commit_failures_total", Type: "counter", Help: "Batches of positions that the store did not take."},
 		numbers(func(c *Counts) uint64 { return c.CommitFailures }),
+	},
+	{
+		Family{Name: "aether_notes_total", Type: "counter", Help: "Notes of absence written to the store before somebody absent was sent to."},
+		numbers(func(c *Counts) uint64 { return c.Notes }),
+	},
+	{
+		Family{Name: "aether_note_failures_total", Type: "counter", Help: "Batches of notes that the store did not take; the sends that waited for them were refused."},
+		numbers(func(c *Counts) uint64 { return c.NoteFailures }),
+	},
+	{
+		Family{Name: "aether_dead_letters_total", Type: "counter", Help: "Messages that were given up and put into the dead-letter log."},
+		numbers(func(c *Counts) uint64 { return c.DeadLetters }),
 	},
 	{
 		Family{

@@ -27,7 +27,7 @@ func TestHandler(t *testing.T) {
 	got := scrape(t, Counts{
 		Ready: true, Sessions: 2, Connects: 3, Refused: 1, Ended: 10, SlowReaders: 11, Stored: 5, Duplicates: 12, RefusedSends: 2, Failed: 13,
 		Live: 3, Shared: 14, Redelivered: 15, Expired: 16, GivenUp: 1, CatchUps: 4, PositionsCommitted: 17, CommitFailures: 18,
-		DamagedEntries: 9, DamagedEnvelopes: 19,
+		DamagedEntries: 9, DamagedEnvelopes: 19, Notes: 22, NoteFailures: 23, DeadLetters: 24,
 		Up: map[string]bool{"log": true, "postgres": false}, Unwritable: 20, Unreadable: 21,
 	})
 	for line := range strings.Lines(`aether_ready 1
@@ -52,6 +52,9 @@ aether_deliveries_total{outcome="given_up"} 1
 aether_catch_ups_total 4
 aether_positions_committed_total 17
 aether_position_commit_failures_total 18
+aether_notes_total 22
+aether_note_failures_total 23
+aether_dead_letters_total 24
 aether_damaged_total{what="entry"} 9
 aether_damaged_total{what="envelope"} 19
 aether_build_info{version="v1"} 1
