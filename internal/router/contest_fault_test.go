@@ -239,3 +239,27 @@ func TestT2ClaimsAreCompacted(t *testing.T) {
 		})
 	}
 }
+
+// A log that was made anew ends below what was decided of the old one; what it
+// shows is handed out all the same, after a while.
+func TestT1LogMadeAnew(t *testing.T) {
+	t.Parallel()
+	ps := together(t, 1)
+	a := ps.list[0]
+	y := newTally()
+	a.hire("1", 4, y, nil)
+	a.entered()
+	if err := ps.raw.HSet(t.Context(), "{aether}:0:tb:g:"+tasks, "floor", 1<<40).Err(); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(func() bool {
+		looks := 0
+		a.contest(func(c *contest) { looks = c.beyond })
+		return looks > 3
+	})
+	flood(a.agent("a", client(0)), 0, 20)
+	a.eventually(func() bool { return y.count() == 20 })
+	if again := y.check(t, 20); again != 0 {
+		t.Errorf("%d came again", again)
+	}
+}
