@@ -55,7 +55,8 @@ const (
 	// may have been lost, and is put together from what the gateways know.
 	Resume
 	// Reset is Stay for a log that ends below the floor, since it was made
-	// anew: the floor falls to the Cursor.
+	// anew: the floor falls to the Cursor, unless another gateway has seen to
+	// that.
 	Reset
 )
 
@@ -97,6 +98,9 @@ type Round struct {
 	// stretch after Left up to Back during which nobody listened here; both
 	// None if there was none, Back alone if nobody listens now.
 	Cursor, Left, Back int64
+
+	// Resets is that of the last answer, for Reset.
+	Resets int
 
 	// Done are finished messages, Free those that another is to get; the
 	// Attempts of the latter count.
@@ -142,6 +146,8 @@ type Answer struct {
 	Wait time.Duration
 	// Floor is up to where everything is decided.
 	Floor int64
+	// Resets is how often the floor has fallen.
+	Resets int
 	// Others is how many other gateways have workers, Free how many messages
 	// wait for a worker after they were given back.
 	Others, Free int

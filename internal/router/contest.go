@@ -94,6 +94,8 @@ type contest struct {
 	beyond   int       // how many looks have found the floor beyond the log's end
 	beyondAt time.Time // the last of them
 	reset    bool
+	rewound  bool // the tail has found it out
+	resets   int  // that are known of
 	end      int64 // where to go on in the new log
 }
 
@@ -156,6 +158,14 @@ func (c *contest) offer(v *envelope.View, position uint64) bool {
 		c.soon(time.Now(), c.credit())
 	}
 	return true
+}
+
+// rewind is called when the tail begins anew behind a position, since the log
+// is another one. The group's lock is held.
+func (c *contest) rewind(at int64) {
+	c.rewound, c.end = true, at
+	c.candidates, c.bytes = nil, 0
+	c.schedule(time.Now())
 }
 
 // soon makes the next round claim, the later the busier the workers are.
@@ -252,8 +262,8 @@ func (c *contest) ask(now time.Time) *claims.Round {
 		if c.tellOf {
 			r.Orphans = c.orphans()
 		}
-		if c.reset {
-			r.Enter, r.Cursor = claims.Reset, c.end
+		if c.reset || c.rewound {
+			r.Enter, r.Cursor, r.Resets = claims.Reset, c.end, c.resets
 			return r
 		}
 	}

@@ -263,3 +263,26 @@ func TestT1LogMadeAnew(t *testing.T) {
 		t.Errorf("%d came again", again)
 	}
 }
+
+// The same, noticed by the tails of two gateways at different times.
+func TestT1LogMadeAnewUnderTwoGateways(t *testing.T) {
+	t.Parallel()
+	ps := together(t, 2)
+	a, b := ps.list[0], ps.list[1]
+	y := newTally()
+	a.hire("1", 4, y, nil)
+	b.hire("2", 4, y, nil)
+	a.entered()
+	b.entered()
+	from := a.agent("a", client(0))
+	for i := range 20 {
+		flood(from, i, 1)
+		a.settled() // an entry each
+	}
+	a.eventually(func() bool { return y.count() == 20 })
+	a.eventually(func() bool { return ps.open() == 0 })
+	a.log.Lose(0, 0)
+	flood(from, 100, 20)
+	a.eventually(func() bool { return y.count() == 40 })
+	y.check(t, 40)
+}

@@ -93,7 +93,11 @@ func (c *contest) enter(r *claims.Round, listening bool) {
 	if c.settled = a.Wait == 0; !c.settled {
 		return
 	}
-	if a.Floor < c.cursor { // the log was made anew
+	if r.Enter == claims.Reset {
+		c.rewound = false
+	}
+	if a.Resets != c.resets { // the log was made anew
+		c.resets = a.Resets
 		c.candidates, c.bytes, c.last = nil, 0, none
 		if c.placed {
 			c.stint, c.g.feeder, c.g.position = &stint{c.g}, delivery.FedByNobody, a.Floor
@@ -118,7 +122,7 @@ func (c *contest) enter(r *claims.Round, listening bool) {
 // merely be late, so it takes several looks.
 func (c *contest) measure(floor, end int64, upright bool, now time.Time) {
 	switch {
-	case floor <= end || !upright || !c.settled:
+	case floor <= end || !upright || !c.settled || c.rewound:
 		c.beyond, c.reset = 0, false
 	case now.Sub(c.beyondAt) >= claimTouch*9/10:
 		c.beyond++
@@ -215,7 +219,7 @@ func (c *contest) handOut(floor int64, granted map[uint64]uint8) {
 func (c *contest) plan(r *claims.Round, now time.Time, moreAcks, listening bool) {
 	a := &r.Answer
 	switch {
-	case moreAcks || len(c.freeing) > 0 || listening != r.Listening || c.tellOf && c.settled || c.reset:
+	case moreAcks || len(c.freeing) > 0 || listening != r.Listening || c.tellOf && c.settled || c.reset || c.rewound && c.settled:
 		c.schedule(now)
 	case a.Wait > 0:
 		c.schedule(now.Add(min(a.Wait+time.Millisecond, claimTouch/4)))

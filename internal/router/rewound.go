@@ -212,6 +212,10 @@ func (p *partition) forgetHolding(in *inbox) {
 func (g *group) rewind(at int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.contest != nil {
+		g.contest.rewind(at)
+		return
+	}
 	if g.feeder != delivery.FedByTail && g.position <= at {
 		return
 	}

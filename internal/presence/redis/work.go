@@ -77,8 +77,12 @@ func (p *Presence) rounds(ctx context.Context, incarnation string, rounds []*cla
 var enterNames = [...]string{claims.Stay: "stay", claims.Begin: "begin", claims.Resume: "resume", claims.Reset: "reset"}
 
 func workArgs(r *claims.Round) []any {
+	left := r.Left
+	if r.Enter == claims.Reset {
+		left = int64(r.Resets)
+	}
 	args := make([]any, 0, 18+len(r.Done)+2*len(r.Free)+2*len(r.Own)+3*len(r.Orphans)+len(r.Candidates))
-	args = append(args, r.Topic, decimal(r.Serial), enterNames[r.Enter], digit(r.Listening), r.Tail, r.Cursor, r.Left, r.Back,
+	args = append(args, r.Topic, decimal(r.Serial), enterNames[r.Enter], digit(r.Listening), r.Tail, r.Cursor, left, r.Back,
 		r.Max, r.MaxFree, copying(r), claims.MaxOpen, claims.MaxCopy,
 		len(r.Done), len(r.Free), len(r.Own), len(r.Orphans), len(r.Candidates))
 	for _, position := range r.Done {
@@ -144,6 +148,7 @@ func (p *Presence) answered(r *claims.Round, got reply, incarnation string) erro
 	a.Recalled, a.Complete = copied > 0, copied == 2
 	table := got.list(7)
 	a.Peers = got.list(8)
+	a.Resets = int(got.number(9))
 	if err != nil || got.bad || len(taken)%2 != 0 || len(table)%2 != 0 {
 		return errReply
 	}

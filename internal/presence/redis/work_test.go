@@ -255,6 +255,13 @@ func TestT1LogMadeAnew(t *testing.T) {
 	granted(t, a.wants(1, 5), 1<<40)
 	granted(t, a.do(claims.Round{Enter: claims.Reset, Listening: true, Cursor: 4}), 4)
 	granted(t, a.wants(1, 5), 5, 5)
+	// Another gateway has noticed it, too, but later.
+	granted(t, a.do(claims.Round{Enter: claims.Reset, Listening: true, Cursor: 4}), 5)
+	got := a.do(claims.Round{Enter: claims.Reset, Listening: true, Cursor: 4, Resets: 1})
+	granted(t, got, 4)
+	if got.Resets != 2 {
+		t.Errorf("%d resets", got.Resets)
+	}
 }
 
 // What is kept is bounded, and forgotten when nobody has cared for long.

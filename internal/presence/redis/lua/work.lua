@@ -1,14 +1,14 @@
 -- One round of a gateway on the messages of one address that workers compete
 -- for (rules T1 to T3).
 -- ARGV: 5 address, 6 serial, 7 enter (stay, begin, resume, reset), 8 listening,
--- 9 tail, 10 cursor, 11 left, 12 back, 13 how many are wanted, 14 how many free
+-- 9 tail, 10 cursor, 11 left (reset: how many resets the caller knows of), 12 back, 13 how many are wanted, 14 how many free
 -- ones of these, 15 copy (0, 1, 2: the own ones at least), 16 most open, 17 most copied, 18 to 22 how many of
 -- each follow: done, free (position, attempts), own (position, attempts),
 -- orphans (position, attempts, owners), candidates.
 --
 -- Keys:  tb       zset   address -> when a gateway with workers last came
 --        tb:g:A   hash   floor, left and back (nobody listened between them),
---                        begun (the floor is a newcomer's tail)
+--                        begun (the floor is a newcomer's tail), resets
 --        tb:o:A   hash   position -> attempts:owner, of open claims
 --        tb:f:A   zset   positions of those without owner
 --        tb:m:A   hash   instance -> serial:listening
@@ -47,7 +47,7 @@ if serial <= last then
   return { 'LATE' }
 end
 
-local state = call('HMGET', G, 'floor', 'left', 'back', 'begun')
+local state = call('HMGET', G, 'floor', 'left', 'back', 'begun', 'resets')
 local floor, left, back, begun = tonumber(state[1] or ''), tonumber(state[2] or ''), tonumber(state[3] or ''), tonumber(state[4] or '')
 if not floor and (enter == 'stay' or enter == 'reset') then
   return { 'NEW' }
@@ -93,6 +93,7 @@ local function within(from, to)
   end
 end
 
+local resets = tonumber(state[5] or '') or 0
 local wait = grace()
 if enter == 'begin' then
   if not floor then
@@ -127,7 +128,8 @@ elseif enter == 'resume' then
     end
   end
 end
-if enter == 'reset' then
+if enter == 'reset' and resets == tonumber(ARGV[11]) then
+  resets = resets + 1
   floor, left, back = math.min(floor, tonumber(ARGV[10])), nil, nil
 end
 if listened and not listening and others == 0 then
@@ -217,7 +219,7 @@ end
 if left and floor >= back then
   left, back = nil, nil
 end
-call('HSET', G, 'floor', text(floor))
+call('HSET', G, 'floor', text(floor), 'resets', text(resets))
 for name, value in pairs({ left = left or false, back = back or false, begun = begun or false }) do
   if value then
     call('HSET', G, name, text(value))
@@ -246,4 +248,4 @@ if ARGV[15] ~= '0' then
     end
   end
 end
-return { 'OK', wait, text(floor), others, call('ZCARD', F), granted, taken, copied, copy, peers }
+return { 'OK', wait, text(floor), others, call('ZCARD', F), granted, taken, copied, copy, peers, resets }
