@@ -94,8 +94,8 @@ type contest struct {
 	beyond   int       // how many looks have found the floor beyond the log's end
 	beyondAt time.Time // the last of them
 	reset    bool
-	rewound  bool // the tail has found it out
-	resets   int  // that are known of
+	rewound  bool  // the tail has found it out
+	resets   int   // that are known of
 	end      int64 // where to go on in the new log
 }
 
