@@ -268,6 +268,8 @@ type crowd struct {
 	certain bool
 }
 
+func (*crowd) Fence() *presence.Fence { return nil }
+
 func (c *crowd) Held(name string) (held, certain bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -90,6 +90,7 @@ type Router struct {
 	lookbackTime   time.Duration
 	parts          []*partition
 	presence       presence.Gateway
+	fencing        fencing
 	claimer        *claimer // nil if no other gateway can be
 	members        *Members
 	stats          Stats
@@ -186,7 +187,7 @@ func (r *Router) newPartition(id int, name string, o Options) *partition {
 	p.writer = streams.NewWriter(streams.WriterOptions[pending]{
 		Driver: o.Driver, Partition: id, Name: name, Logger: r.log, Timeout: o.PublishTimeout,
 		Linger:  publishLinger,
-		Settled: p.settled, Follows: follows, FollowsKey: followsKey,
+		Settled: p.settled, Follows: follows, FollowsKey: followsKey, Voided: r.voided,
 	})
 	return p
 }

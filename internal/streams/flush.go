@@ -194,7 +194,7 @@ func (w *Writer[T]) next(s *session, last *time.Time) (id uint64, data []byte, w
 	}
 	for _, b := range w.suffix {
 		if b.id > s.sent {
-			b.empty()
+			w.void(b)
 			b.sentAt = w.o.Clock.Now()
 			s.sent = b.id
 			return b.id, b.data, 0, false
@@ -218,9 +218,27 @@ func (w *Writer[T]) next(s *session, last *time.Time) (id uint64, data []byte, w
 	copy(w.pending, w.pending[1:])
 	w.pending[len(w.pending)-1] = nil
 	w.pending = w.pending[:len(w.pending)-1]
+	w.void(b)
 	w.lastID++
 	b.id, b.sentAt = w.lastID, now
 	w.suffix = append(w.suffix, b)
 	s.sent, *last = b.id, now
 	return b.id, b.data, 0, false
+}
+
+// void empties the envelopes of a batch that is about to be sent and may not be
+// stored (delivery rule P5).
+func (w *Writer[T]) void(b *batch[T]) {
+	if w.o.Voided != nil {
+		if voided := w.o.Voided(); voided != nil {
+			for i := range b.items {
+				if voided(&b.items[i]) {
+					b.set(i, removed)
+				}
+			}
+		}
+	}
+	before := b.size()
+	b.empty()
+	w.bytes += b.size() - before
 }

@@ -97,6 +97,11 @@ type WriterOptions[T any] struct {
 	// and address). It is called under the writer's lock and must not call the
 	// writer. Nil: order is promised to nobody.
 	Follows func(failed, later *T) bool
+	// Voided, if set, is asked before an entry is sent, also again, under the
+	// writer's lock. It returns nil, or who tells which items may not be stored
+	// any more: their envelopes are replaced by empty ones (delivery rules L2,
+	// P5), and Settled is told Unknown. It must not call the writer.
+	Voided func() func(item *T) bool
 	// FollowsKey, if set, returns equal numbers for items of which one follows
 	// the other. It spares Follows the comparison of all with all when much
 	// fails at once.

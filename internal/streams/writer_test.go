@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -247,6 +248,25 @@ func TestWriterRemovesP5(t *testing.T) {
 		}
 		f.checkLog("0:x1", "0:a1 1:b1 2:c1")
 		f.checkTold("x1 stored, a1 unknown, b1 c1 stored")
+	})
+	t.Run("found out before an entry is sent", func(t *testing.T) {
+		t.Parallel()
+		var lost atomic.Bool
+		f := setup(t, func(o *streams.WriterOptions[send]) {
+			o.Voided = func() func(*send) bool {
+				if !lost.Load() {
+					return nil
+				}
+				return ofA
+			}
+		}).connected()
+		f.entry(1, "a1")
+		f.flush()
+		lost.Store(true)
+		f.whole(2, "a2", "b1", "a3")
+		f.flush()
+		f.checkLog("0:a1", "1:b1")
+		f.checkTold("a1 stored, a2 a3 unknown, b1 stored")
 	})
 	t.Run("without a resend", func(t *testing.T) {
 		t.Parallel()
