@@ -11,11 +11,13 @@ import (
 )
 
 // play makes the faults of a schedule, one step after the other. A step that
-// takes its time, such as the start of a broker, delays the later ones.
+// takes its time, such as the start of a broker, delays all later ones by that.
 func (d *deployment) play(steps []step) {
 	d.tb.Helper()
+	late := time.Duration(0)
 	for _, s := range steps {
-		if left := s.at - time.Since(d.rec.start); left > 0 {
+		due := s.at + late
+		if left := due - time.Since(d.rec.start); left > 0 {
 			t := time.NewTimer(left)
 			for waiting := true; waiting; {
 				look := time.NewTimer(100 * time.Millisecond)
@@ -37,6 +39,7 @@ func (d *deployment) play(steps []step) {
 			d.rec.note(check.Event{Kind: kind, Who: s.fault.kind + " " + part(s.fault.target), Text: s.fault.String()})
 		}
 		d.apply(s)
+		late += max(0, time.Since(d.rec.start)-due)
 	}
 }
 

@@ -42,9 +42,7 @@ func (j *judge) delivered(i int, e Event) {
 	switch a.mode {
 	case exclusive:
 		if len(before) == 0 {
-			p := pair{m.Sender, m.To}
-			j.overtaken(i, e, m, j.first[p])
-			j.first[p] = append(j.first[p], m.Seq)
+			j.overtaken(i, e, m, j.first)
 			return
 		}
 	case workers:
@@ -70,9 +68,7 @@ func (j *judge) rise(i int, e Event, r *reader, m *message) {
 	if e.Session != r.session || e.Redelivered {
 		return
 	}
-	p := pair{m.Sender, m.To}
-	j.overtaken(i, e, m, r.came[p])
-	r.came[p] = append(r.came[p], m.Seq)
+	j.overtaken(i, e, m, r.came)
 }
 
 // repeat judges a delivery that is not the first one.
@@ -103,8 +99,19 @@ func (j *judge) repeat(i int, e Event, a *address, m *message, before []delivery
 // overtaken judges a first delivery by those of the same sender and address
 // that came before it. Later sends may pass an earlier one that was sent again
 // after them, or whose failure was known before they were made.
-func (j *judge) overtaken(i int, e Event, m *message, came []int) {
-	for _, seq := range came {
+func (j *judge) overtaken(i int, e Event, m *message, all map[pair]*seqs) {
+	p := pair{m.Sender, m.To}
+	came := all[p]
+	if came == nil {
+		came = &seqs{}
+		all[p] = came
+	}
+	came.list = append(came.list, m.Seq)
+	if m.Seq > came.highest {
+		came.highest = m.Seq
+		return
+	}
+	for _, seq := range came.list {
 		if seq <= m.Seq {
 			continue
 		}

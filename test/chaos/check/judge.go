@@ -69,11 +69,17 @@ type reader struct {
 	gaps      map[string]bool // addresses that the session was told gaps of; "" is all
 	processed map[Message]bool
 	position  map[string]int64 // by address, of the session
-	came      map[pair][]int   // of the session, shared and workers: sequences that came
+	came      map[pair]*seqs   // of the session, shared and workers
 }
 
 // pair is a sender and an address.
 type pair struct{ sender, to string }
+
+// seqs are the sequences that came, of one pair.
+type seqs struct {
+	list    []int
+	highest int
+}
 
 // message is what is known of one.
 type message struct {
@@ -100,8 +106,8 @@ type judge struct {
 	addresses map[string]*address
 	readers   map[string]*reader
 	messages  map[Message]*message
-	order     []*message // by first attempt
-	first     map[pair][]int
+	order     []*message     // by first attempt
+	first     map[pair]*seqs // of first deliveries to exclusive addresses
 	joins     map[string]int
 	spans     []span          // of workers' sessions
 	open      map[string]int  // session → index in spans
@@ -119,7 +125,7 @@ type span struct {
 func Judge(h History) *Result {
 	j := &judge{
 		h: h, addresses: map[string]*address{}, readers: map[string]*reader{}, messages: map[Message]*message{},
-		first: map[pair][]int{}, joins: map[string]int{}, open: map[string]int{}, processes: map[string]span{},
+		first: map[pair]*seqs{}, joins: map[string]int{}, open: map[string]int{}, processes: map[string]span{},
 		result: &Result{Rows: map[string]*Row{}, Faults: map[string]int{}},
 	}
 	for _, r := range h.Receivers {
@@ -227,7 +233,7 @@ func (j *judge) join(e Event) {
 		return
 	}
 	r.session, r.joined = e.Session, e.At
-	r.gaps, r.position, r.came = map[string]bool{}, map[string]int64{}, map[pair][]int{}
+	r.gaps, r.position, r.came = map[string]bool{}, map[string]int64{}, map[pair]*seqs{}
 	if r.Workers != "" {
 		j.open[e.Session] = len(j.spans)
 		j.spans = append(j.spans, span{e.Who, e.At, -1})
