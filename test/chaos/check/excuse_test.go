@@ -100,6 +100,7 @@ func TestExcuses(t *testing.T) {
 		{"missed broadcast, left", nil, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news, "left a/s1"}},
 		{"missed broadcast, told", nil, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news, "gap a/s1@g0/1"}},
 		{"own broadcast", nil, []string{"joined a/s1@g0/1", "attempt ag::w::a>ga::w#1", "stored ag::w::a>ga::w#1"}},
+		{"came without a session", nil, []string{"attempt " + job, "stored " + job, "delivered w1/@g0/1 " + job, "processed w1 " + job}},
 		{"came in the old session soon", nil, []string{
 			"joined a/s1@g0/1", "joined a/s2@g1/1", "attempt " + m1, "stored " + m1, "delivered a/s1@g0/1 " + m1, "processed a " + m1,
 		}},

@@ -140,7 +140,9 @@ func Judge(h History) *Result {
 }
 
 func (j *judge) add(r Receiver) {
-	rd := &reader{Receiver: r, processed: map[Message]bool{}}
+	rd := &reader{
+		Receiver: r, processed: map[Message]bool{}, gaps: map[string]bool{}, position: map[string]int64{}, came: map[pair]*seqs{},
+	}
 	j.readers[r.Name] = rd
 	join := func(name string, m mode, class string) {
 		if name == "" {
