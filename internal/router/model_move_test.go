@@ -162,7 +162,7 @@ func (m *moves) weather() {
 	for {
 		for i, lag := range m.lags {
 			lag.tail.Store(int64(time.Duration([]int{0, 0, 3, 15}[r.IntN(4)]) * time.Millisecond))
-			lag.write.Store(int64(time.Duration([]int{0, 0, 0, 60}[r.IntN(4)]) * time.Millisecond))
+			lag.write.Store(int64(time.Duration([]int{0, 0, 0, 20}[r.IntN(4)]) * time.Millisecond))
 			if r.IntN(12) == 0 {
 				m.gates[i].r.parts[0].tail.Reset()
 			}
@@ -242,7 +242,7 @@ type outgoing struct {
 func (m *moves) sender(i int) {
 	r := m.random("sender", i)
 	name := fmt.Sprint("ag::w::i::s", i)
-	next, tries := map[string]int{}, 0
+	next, tries, gate := map[string]int{}, 0, 0
 	var open, done []*outgoing
 	for running := true; running || len(open) > 0; {
 		select {
@@ -251,7 +251,8 @@ func (m *moves) sender(i int) {
 		default:
 		}
 		calm := !running || r.IntN(2) == 0
-		s, _ := m.connect(r.IntN(2), fmt.Sprint("s", i), 0)
+		gate = (gate + 1 - r.IntN(4)/3) % len(m.gates)
+		s, _ := m.connect(gate, fmt.Sprint("s", i), 0)
 		if s == nil {
 			return
 		}
@@ -289,7 +290,8 @@ func (m *moves) sender(i int) {
 			m.mu.Unlock()
 			o.told = true
 		}
-		for k := 0; k < 2 && len(done) > 0; k++ {
+		plain := calm && r.IntN(2) == 0
+		for k := 0; k < 2 && len(done) > 0 && !plain; k++ {
 			if o := done[max(0, len(done)-1-r.IntN(5))]; o.id != "" {
 				send(o)
 			}
@@ -297,11 +299,18 @@ func (m *moves) sender(i int) {
 		for _, o := range open {
 			send(o)
 		}
+		if !calm && r.IntN(2) == 0 {
+			// What comes now is numbered, and stored late.
+			for deadline := time.Now().Add(time.Second); len(waiting) > 0 && time.Now().Before(deadline); {
+				s.frames(m.t, 5*time.Millisecond, answer)
+			}
+			m.lags[gate].write.Store(int64(100 * time.Millisecond))
+		}
 		for k := 0; running && k < 1+r.IntN(20); k++ {
 			to := fmt.Sprint("ag::w::i::r", r.IntN(moveReceivers))
 			next[to]++
 			o := &outgoing{moved: moved{name, to, next[to]}}
-			if !calm || r.IntN(3) > 0 {
+			if !calm || !plain && r.IntN(3) > 0 {
 				o.id = fmt.Sprint(to, next[to])
 			}
 			open = append(open, o)
@@ -323,7 +332,14 @@ func (m *moves) sender(i int) {
 		}
 		if calm || r.IntN(3) > 0 {
 			s.sender.Leave(limit)
-		} // else what it sent is stored late, as that of a gateway that is fenced
+		} else {
+			// What the log was given is stored late, as that of a gateway that
+			// was fenced.
+			p := s.r.parts[0]
+			p.mu.Lock()
+			p.refuseAll(s.sender)
+			p.mu.Unlock()
+		}
 		for s.frames(m.t, 0, answer) {
 		}
 		s.sub.Leave(context.Background(), Leaving{})
