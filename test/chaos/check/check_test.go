@@ -201,7 +201,7 @@ var mutations = []mutation{
 		last := map[string]int64{}
 		bad := map[int]int64{}
 		for i, e := range h.Events {
-			if e.Kind != Delivered || e.Position == NoPosition || e.Redelivered {
+			if e.Kind != Delivered || e.Position == NoPosition || e.Redelivered || prefix(e.To) == "tb" {
 				continue
 			}
 			key := e.Session + e.To

@@ -18,7 +18,8 @@ const (
 	// twice within a session, or to two workers as if it were new, or from two
 	// places in the log.
 	Duplicated Rule = "duplicated"
-	// Reordered: it came after a later one of its sender to its address.
+	// Reordered: it came after a later one of its sender to its address. Workers
+	// are promised no order.
 	Reordered Rule = "reordered"
 	// Foreign: somebody got what was not for it, or what nobody has sent.
 	Foreign Rule = "foreign"
@@ -69,7 +70,7 @@ type reader struct {
 	gaps      map[string]bool // addresses that the session was told gaps of; "" is all
 	processed map[Message]bool
 	position  map[string]int64 // by address, of the session
-	came      map[pair]*seqs   // of the session, shared and workers
+	came      map[pair]*seqs   // of the session, shared
 }
 
 // pair is a sender and an address.
