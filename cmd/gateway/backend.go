@@ -31,6 +31,10 @@ import (
 // when it starts.
 const startTimeout = 30 * time.Second
 
+// logTimeout is the same for the log, which is read back at the start: longer
+// than the router takes for that at most.
+const logTimeout = time.Minute
+
 // backend is where a gateway keeps what must last.
 type backend struct {
 	driver    streams.Driver

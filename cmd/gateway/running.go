@@ -84,9 +84,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *au
 		g.health.Register(partitionCheck(i), func(context.Context) error { return core.Router.CheckPartition(i) })
 	}
 
-	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := g.join(startCtx); err != nil {
+	if err := g.join(ctx); err != nil {
 		_ = lis.Close()
 		return err
 	}
@@ -95,7 +93,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *au
 			g.failed <- fmt.Errorf("the gRPC port stopped serving: %w", err)
 		}
 	})
-	if err := g.awaitParts(ctx, startCtx); err != nil {
+	if err := g.awaitParts(ctx); err != nil {
 		return err
 	}
 	g.health.Serving()
@@ -105,6 +103,8 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *au
 
 // join makes the gateway one of several, if it has others.
 func (g *running) join(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	err := g.core.Load().Join(ctx)
 	if errors.Is(err, presence.ErrInstanceInUse) {
 		return fmt.Errorf("another gateway runs with the instance id %q: give each its own instance_id, or stop that one", instanceID(g.cfg))
@@ -115,8 +115,10 @@ func (g *running) join(ctx context.Context) error {
 // awaitParts waits until the log is there, which it must be soon, and until
 // leases can be had, however long that takes: so a gateway that is started
 // while Redis is away serves when it is back.
-func (g *running) awaitParts(ctx, starting context.Context) error {
+func (g *running) awaitParts(ctx context.Context) error {
 	core := g.core.Load()
+	starting, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
 	err := core.Ready(starting)
 	switch {
 	case err == nil:
@@ -124,7 +126,7 @@ func (g *running) awaitParts(ctx, starting context.Context) error {
 	case ctx.Err() != nil:
 		return err
 	case errors.Is(err, router.ErrUnready):
-		return fmt.Errorf("the log did not answer within %s: %w", startTimeout, err)
+		return fmt.Errorf("the log did not answer within %s: %w", logTimeout, err)
 	}
 	return core.Ready(ctx)
 }

@@ -19,8 +19,10 @@ import (
 // of the log and of the gateways need not agree to the second.
 var lookbacks = [...]time.Duration{idsFor + 30*time.Second, time.Minute, 0}
 
-// lookbackTime is how long each may take.
-const lookbackTime = 8 * time.Second
+// lookbackTime is how long each may take. A million messages take a second or
+// two; giving up too soon, on a machine that is busy, is a second copy of what
+// somebody repeats.
+const lookbackTime = 20 * time.Second
 
 // lookback returns where the tail begins.
 func (p *partition) lookback() streams.Start {
