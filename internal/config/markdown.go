@@ -42,9 +42,12 @@ Durations are written as ` + "`250ms`, `20s`, `1h30m`, `7d`" + `; sizes as bytes
 // Example is a complete file for serve, checked by a test.
 const Example = `grpc_addr: 0.0.0.0:50051
 http_addr: 0.0.0.0:8080
+instance_id: gw-1
 
 postgres:
   url: postgres://aether:secret@db.internal:5432/aether
+redis:
+  url: redis://:secret@redis.internal:6379
 rabbitmq:
   stream_url:
     - rabbitmq-stream://aether:secret@mq-1.internal:5552/%2f

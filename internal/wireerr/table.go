@@ -93,7 +93,7 @@ var table = []Entry{
 	},
 	{
 		RateLimited, true, false, Policy, codes.ResourceExhausted,
-		"The sender is over its own limit of messages, bytes or sends in flight; wait `retry_after_ms`.",
+		"The sender is over its own limit of messages, bytes or sends in flight, or, at connect, too many come at once; wait `retry_after_ms`.",
 	},
 	{
 		WorkspaceRateLimited, true, false, Policy, codes.ResourceExhausted,

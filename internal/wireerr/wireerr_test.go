@@ -42,6 +42,19 @@ terminal. The same conditions end a handshake or a unary call with the gRPC stat
 	for _, e := range Table() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", e.Code, word[e.Retryable], word[e.Terminal], e.Fault, e.GRPC, e.Sentence)
 	}
+	b.WriteString(`
+## How streams end
+
+| gRPC status | When | What to do |
+| --- | --- | --- |
+| AlreadyExists, "DuplicateIdentityError" | Another session has the identity, or had it on a gateway that died less than 5 s ago. | End that one, name it in ` + "`resume_session_id`" + `, or try again after 5 s. |
+| Aborted, "SUPERSEDED" | Another connection has resumed this session; a FORCE_DISCONNECT signal with that code came before. | Do not connect again. |
+| ResourceExhausted at connect | The gateway gets too many connections at once (` + "`admission.rate`" + `), whoever makes them. | Connect again after the delay in RetryInfo. |
+| ResourceExhausted later | The client does not read its answers, or sent a frame above 4 MiB. | Read; send less. |
+| Unavailable | The gateway starts, ends, or cannot reach what it needs; it could not renew its leases; or the connection broke. | Connect again, to another gateway if there is one, after the delay in RetryInfo or of the GRACEFUL_DISCONNECT signal. |
+| Unauthenticated, PermissionDenied | The credential is refused or has expired; it does not cover what was claimed. | Get another credential. |
+| InvalidArgument, DeadlineExceeded | The first frame was no init, a second one came, or none within 10 s. | Correct the client. |
+`)
 	return b.Bytes()
 }
 

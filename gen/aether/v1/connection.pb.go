@@ -33,7 +33,8 @@ type AckMode int32
 const (
 	// The same as AUTO.
 	AckMode_ACK_MODE_UNSPECIFIED AckMode = 0
-	// Done when written to the client.
+	// Done some time after it was written to the client, depending on what the
+	// client does.
 	AckMode_ACK_MODE_AUTO AckMode = 1
 	// Done when the client acknowledges.
 	AckMode_ACK_MODE_CLIENT AckMode = 2
