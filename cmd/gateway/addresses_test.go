@@ -39,7 +39,7 @@ func TestAddressesPage(t *testing.T) {
 		}
 	}
 	tracked := map[address.Mode]string{
-		address.Exclusive: "until it is acknowledged", address.Workers: "while workers are connected, until one has acknowledged it; what is open is lost with the gateway", address.Shared: "no",
+		address.Exclusive: "until it is acknowledged", address.Workers: "while workers are connected, until one has acknowledged it; what is open is lost with the gateway, unless gateways share a Redis", address.Shared: "no",
 	}
 	for _, p := range address.Prefixes() {
 		row := rows["`"+p.String()+"`"]

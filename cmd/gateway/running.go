@@ -120,9 +120,12 @@ func (g *running) awaitParts(ctx context.Context) error {
 	starting, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	err := core.Ready(starting)
+	var misplaced *router.PlacementError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &misplaced):
+		return errPlacement(misplaced.Log, misplaced.Own)
 	case ctx.Err() != nil:
 		return err
 	case errors.Is(err, router.ErrUnready):

@@ -115,6 +115,8 @@ const presencePoll = 50 * time.Millisecond
 func (g *Gateway) Ready(ctx context.Context) error {
 	select {
 	case <-g.Router.Ready():
+	case <-g.Router.Misplaced():
+		return g.Router.PlacementError()
 	case <-ctx.Done():
 		return router.ErrUnready
 	}
