@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -205,6 +206,24 @@ func (r *Router) giveUp(l letter, done func()) {
 	r.dead.bury(l, r.dead.later, nil, done)
 }
 
+// bury remembers a delivery that is on its way to the dead-letter log.
+func (s *Subscription) bury(id uint64) {
+	s.dyingMu.Lock()
+	defer s.dyingMu.Unlock()
+	s.dying = append(s.dying, id)
+}
+
+// buried reports whether no delivery is on its way to the dead-letter log.
+func (s *Subscription) buried() bool {
+	s.dyingMu.Lock()
+	defer s.dyingMu.Unlock()
+	s.dying = slices.DeleteFunc(s.dying, func(id uint64) bool {
+		_, _, open := s.box.PositionOf(id)
+		return !open
+	})
+	return len(s.dying) == 0
+}
+
 // giveUpDelivery is for a delivery of an exclusive address that its receiver
 // refuses for the last time. It stays open until the dead-letter log has it: if
 // the session ends before, it comes again to the next one.
@@ -219,6 +238,7 @@ func (r *Router) giveUpDelivery(in *inbox, n delivery.Nacked) {
 		}
 		return
 	}
+	in.sub.bury(n.ID)
 	in.sub.again.add(0, func() time.Duration {
 		position, known, open := box.PositionOf(n.ID)
 		switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/acl"
@@ -75,6 +76,9 @@ type Subscription struct {
 	listens []listening
 	worker  *member
 	again   *backlog // nacked deliveries that are to come again; at most the ledger's size
+
+	dyingMu sync.Mutex
+	dying   []uint64 // deliveries on their way to the dead-letter log; of the ledger
 }
 
 type listening struct {
@@ -363,7 +367,8 @@ func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 }
 
 // awaitTail waits until the log has shown every live delivery, so that those
-// that are done have a position that can be committed. Who fell back while they
+// that are done have a position that can be committed, and until the dead-letter
+// log has what was refused for the last time. Who fell back while they
 // were on their way reads on to find them; it takes nothing else any more.
 func (s *Subscription) awaitTail(ctx context.Context, hurry bool) {
 	limit := leaveTimeout
@@ -380,7 +385,7 @@ func (s *Subscription) awaitTail(ctx context.Context, hurry bool) {
 				in.p.feed(in)
 			}
 			shown := in.p.nextEntry()
-			if !in.p.expecting(in) {
+			if !in.p.expecting(in) && s.buried() {
 				break
 			}
 			if s.reads.Lease.Lost() {

@@ -27,7 +27,7 @@ func TestDevRetention(t *testing.T) {
 
 func TestServeRetention(t *testing.T) {
 	t.Parallel()
-	testRetention(t, startServe(t, testservices.RabbitMQ(t).URL(), testservices.Postgres(t).URL(), small...))
+	testRetention(t, startServe(t, testservices.NewBroker(t).URL(), testservices.Postgres(t).URL(), small...))
 }
 
 // Row 2: mail that retention removed before it was delivered is told by one

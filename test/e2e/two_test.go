@@ -256,12 +256,16 @@ func testTwoByHand(t *testing.T, d *two) {
 		r.out, r.errs, r.code, r.err = command(env, "connect", "--addr", d.a.grpc+","+d.b.grpc, "--as", to.name, "--count", "2")
 		ended <- r
 	}()
+	w := connect(t, d.b, user("watcher", "w", ws))
 	if !eventually(patience, func() bool {
-		w, err := dial(t, d.b, to)
-		if err == nil {
-			w.cut()
-		}
-		return statusOf(err).Code() == codes.AlreadyExists
+		check(t, w.stream.Send(&up{Payload: &aetherv1.UpstreamMessage_ConnectionStatusRequest{
+			ConnectionStatusRequest: &aetherv1.ConnectionStatusRequest{
+				RequestId: "1", Principal: &aetherv1.PrincipalRef{PrincipalType: "agent", PrincipalId: to.name},
+			},
+		}}))
+		m, err := w.await(func(m *down) bool { return m.GetConnectionStatusResponse() != nil })
+		check(t, err)
+		return m.GetConnectionStatusResponse().GetConnected()
 	}) {
 		t.Fatal("the agent does not connect")
 	}
