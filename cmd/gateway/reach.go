@@ -21,6 +21,9 @@ const (
 	reachTimeout = 5 * time.Second
 	// waitingAfter is when it says that it waits.
 	waitingAfter = time.Second
+	// attemptTimeout bounds one attempt of several gateways' clients, so that a
+	// gateway that hangs leaves time for the next.
+	attemptTimeout = 2 * time.Second
 )
 
 // target is what a client command connects to and how, for messages.
@@ -57,6 +60,9 @@ func (f *clientFlags) address(p *program) (addr, from string, err error) {
 		return addr, from, nil
 	}
 	for one := range strings.SplitSeq(addr, ",") {
+		if one == "" {
+			return addr, from, usagef("%s %s: an address is empty; separate several by commas, such as 10.0.0.1:50051,10.0.0.2:50051", from, addr)
+		}
 		if err := checkTarget(one, from); err != nil {
 			return addr, from, err
 		}
@@ -114,6 +120,10 @@ func (f *clientFlags) reach(ctx context.Context, p *program, t *target, o client
 	if err != nil {
 		return nil, err
 	}
+	if n := len(o.Others); n > 0 {
+		// The pauses between the attempts need a share, too.
+		o.ConnectTimeout = min(attemptTimeout, patience/time.Duration(n+2))
+	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	connected := make(chan struct{})
@@ -147,7 +157,7 @@ func (t *target) explain(err error) error {
 	case client.IsUnauthenticated(err):
 		todo = t.credentialRefused(strings.Contains(err.Error(), "expired"))
 	case client.IsDuplicateIdentity(err):
-		todo = "end the other session, or connect under another name (for a user, another window)"
+		todo = "end the other session, or connect under another name (for a user, another window); if its gateway has just died, try again in 5 s"
 	case unreachable(err, code):
 		todo = "is a gateway running at " + t.place() + "? " + t.howToStart() + ", or name another with --addr or AETHER_ADDR"
 	case code == client.CodeUnavailable:
@@ -162,7 +172,10 @@ func (t *target) explain(err error) error {
 // howToStart says how to get a gateway there: an address that the environment
 // of serve has given is not where dev would be.
 func (t *target) howToStart() string {
-	if t.from == "AETHER_GRPC_ADDR" {
+	switch t.from {
+	case "--addr", "AETHER_ADDR":
+		return "start it"
+	case "AETHER_GRPC_ADDR":
 		return "start it with `" + t.name + " serve`"
 	}
 	return "start one with `" + t.name + " dev`"
