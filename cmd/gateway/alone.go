@@ -29,7 +29,10 @@ func serveOn(ctx context.Context, log *slog.Logger, s *postgres.Store, shared bo
 	}
 	for {
 		right, err := take(ctx)
-		if !errors.Is(err, postgres.ErrNotAlone) {
+		switch {
+		case told && err != nil && ctx.Err() != nil:
+			// The time ran out in the middle of a try; what it had found says more.
+		case !errors.Is(err, postgres.ErrNotAlone):
 			return right, err
 		}
 		if !told {
