@@ -33,10 +33,10 @@ func parseListen(s string) (string, error) {
 // value, not even a part of it: it holds a password.
 func parseURL(s string, schemes []string) (string, error) {
 	s = strings.TrimSpace(s)
-	accepted := strings.Join(schemes, " or ")
+	accepted := strings.Join(schemes, ":// or ")
 	u, err := url.Parse(s)
 	if err != nil {
-		return "", fmt.Errorf("is no URL (not shown, it may hold a password); write %s://USER:PASSWORD@HOST:PORT/NAME, and escape special characters of the password with %%", schemes[0])
+		return "", fmt.Errorf("is no URL (not shown, it may hold a password); write %s, and escape special characters of the password with %%", urlForm(schemes[0]))
 	}
 	for _, scheme := range schemes {
 		if u.Scheme != scheme {
@@ -51,6 +51,14 @@ func parseURL(s string, schemes []string) (string, error) {
 		return "", fmt.Errorf("does not begin with %s://", accepted)
 	}
 	return "", fmt.Errorf("begins with %s://; accepted is %s://", u.Scheme, accepted)
+}
+
+// urlForm is how a URL of the scheme is written.
+func urlForm(scheme string) string {
+	if scheme == "redis" {
+		return "redis://[USER:PASSWORD@]HOST:PORT[/DB]"
+	}
+	return scheme + "://USER:PASSWORD@HOST:PORT/NAME"
 }
 
 const redacted = "***"

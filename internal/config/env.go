@@ -35,12 +35,12 @@ func envLayer(o Options) (layer, Problems) {
 }
 
 func unknownEnv(name string) Problem {
-	all := make([]string, 0, len(table)+len(clientEnv))
+	all := make([]string, 0, len(table))
 	for i := range table {
 		all = append(all, table[i].Env())
 	}
 	text := "no key has this variable"
-	if near := suggest(name, append(all, clientEnv...)); near != "" {
+	if near := suggest(name, all); near != "" {
 		text += "; did you mean " + near + "?"
 	} else {
 		text += "; `gateway config print` lists them all"

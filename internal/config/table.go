@@ -44,12 +44,12 @@ var table = []Key{
 	},
 	{
 		Name: "rabbitmq.stream_url", Type: TypeURLs, Schemes: []string{"rabbitmq-stream", "rabbitmq-stream+tls"}, Only: Serve, Required: Serve,
-		Doc:   "The RabbitMQ nodes by the stream protocol: `rabbitmq-stream://USER:PASSWORD@HOST:5552/%2f`, several for a cluster.",
+		Doc:   "The RabbitMQ nodes by the stream protocol: `rabbitmq-stream://USER:PASSWORD@HOST:5552/%2f`, with TLS `rabbitmq-stream+tls://`; several for a cluster.",
 		field: func(c *Config) any { return &c.RabbitMQ.StreamURLs },
 	},
 	{
 		Name: "redis.url", Type: TypeURL, Schemes: []string{"redis", "rediss"}, Only: Serve,
-		Doc: "The Redis that several gateways share: `redis://[USER:PASSWORD@]HOST:PORT[/DB]`. It must not evict keys. " +
+		Doc: "The Redis that several gateways share: `redis://[USER:PASSWORD@]HOST:PORT[/DB]`, with TLS `rediss://`. It must not evict keys. " +
 			"Without it a gateway is alone on its database and keeps leases in its own memory.",
 		field: func(c *Config) any { return &c.Redis.URL },
 	},
