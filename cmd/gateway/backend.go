@@ -141,7 +141,7 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 	b.closers = append(b.closers, right.Close)
 	if cfg.Redis.URL != "" {
 		if b.presence, err = redis.New(redis.Options{URL: cfg.Redis.URL, Instance: instanceID(cfg), ID: b.boot.String(), Logger: log}); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("redis.url: %w", err)
 		}
 	}
 

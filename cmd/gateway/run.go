@@ -51,6 +51,7 @@ func (p *program) serve(s startup) error {
 			if err != nil {
 				s.log.Info("the start was interrupted", "error", err)
 			}
+			s.log.Info("stopped")
 			return nil
 		case <-p.signals:
 			if time.Since(first) > sameSignal {
