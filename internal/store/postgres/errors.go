@@ -73,7 +73,8 @@ func describe(err error) string {
 // late says whose time was over, if it was that of the call and not of its
 // caller.
 func (s *Store) late(caller, call context.Context, err error) error {
-	if err != nil && call.Err() != nil && caller.Err() == nil {
+	// The driver's own timers for the same moment may be first.
+	if err != nil && (call.Err() != nil || errors.Is(err, context.DeadlineExceeded)) && caller.Err() == nil {
 		return fmt.Errorf("no answer within %v: %w", s.o.Timeout, err)
 	}
 	return err
