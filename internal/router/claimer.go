@@ -87,9 +87,25 @@ func (c *claimer) next(now time.Time) (due []*contest, wait time.Duration) {
 		if wait = c.heap[0].due.Sub(now); wait > 0 {
 			return due, wait
 		}
-		due = append(due, heap.Pop(&c.heap).(*contest))
+		of := heap.Pop(&c.heap).(*contest)
+		of.away = true
+		due = append(due, of)
 	}
 	return due, time.Hour
+}
+
+// back ends a contest's round.
+func (c *claimer) back(of *contest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of.away = false
+}
+
+// away reports whether a contest's round is not over.
+func (c *claimer) away(of *contest) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return of.away
 }
 
 func (c *claimer) run(ctx context.Context) {

@@ -44,8 +44,9 @@ type contest struct {
 	g *group
 	c *claimer
 
-	due   time.Time // under the claimer's lock, like index
+	due   time.Time // under the claimer's lock, like index and away
 	index int       // in the claimer's heap, -1 outside
+	away  bool      // its round is not over
 
 	acks acks
 
@@ -331,6 +332,7 @@ func (c *contest) orphans() []claims.Owned {
 // failed is called instead of answer after a failed exchange.
 func (c *contest) failed(r *claims.Round, now time.Time) {
 	c.g.mu.Lock()
+	c.c.back(c)
 	c.unsure = true
 	if len(r.Candidates) > 0 {
 		// A later round asks for what an earlier one has, and more.

@@ -17,6 +17,7 @@ func (c *contest) answer(r *claims.Round, now time.Time) {
 	end, upright := g.p.tailAt, g.p.handover
 	g.p.mu.Unlock()
 	g.mu.Lock()
+	c.c.back(c)
 	a := &r.Answer
 	if a.Status != claims.OK {
 		if a.Status == claims.Anew {
@@ -247,6 +248,7 @@ func (c *contest) plan(r *claims.Round, now time.Time, moreAcks, listening bool)
 
 // rest is called instead of ask and answer if there is nothing to ask.
 func (c *contest) rest(now time.Time) {
+	c.c.back(c)
 	c.schedule(now.Add(restTouch))
 	c.g.tidyNow()
 }
@@ -360,13 +362,16 @@ func (c *contest) freeAll() {
 	}
 }
 
-// over reports whether nothing is left to be remembered. Both locks are held.
+// over reports whether nothing is left to be remembered. A round that is under
+// way may enter the gateway: a group that was forgotten before the answer would
+// live on beside the next one of its address, and give back what that one's
+// workers are at, since it does not know it. Both locks are held.
 func (c *contest) over(now time.Time) bool {
 	c.acks.mu.Lock()
 	acks := len(c.acks.list)
 	c.acks.mu.Unlock()
 	switch {
-	case len(c.g.members) > 0 || c.g.leaving > 0 || c.g.givingOut || c.handing:
+	case len(c.g.members) > 0 || c.g.leaving > 0 || c.g.givingOut || c.handing || c.c.away(c):
 		return false
 	case now.Sub(c.g.leftOn) >= returnedFor:
 		return true
