@@ -314,6 +314,9 @@ func (c *contest) park() {
 func (c *contest) orphans() []claims.Owned {
 	list := make([]claims.Owned, 0, len(c.table)+len(c.passed)+len(c.doubt))
 	for _, o := range c.table {
+		if o.Owner == "" {
+			o.Attempts = max(o.Attempts, 1) // a worker may have had it since
+		}
 		list = append(list, o)
 	}
 	if c.peers != "" {

@@ -71,3 +71,19 @@ func TestT3WorkerLeavesWhileItsGatewayEnters(t *testing.T) {
 		t.Errorf("%s, which a worker is at, came to another, %d times not flagged", text, y.clean[text])
 	}
 }
+
+// Delivery rule T3: of a message that was free when the copy was made, nobody
+// knows whether a worker has had it since; after a loss of Redis it comes
+// flagged.
+func TestT3FreeWhenRedisWasLost(t *testing.T) {
+	t.Parallel()
+	c := newContest(nil, nil)
+	for position, attempts := range []uint8{0, 1, 2} {
+		c.table[uint64(position)] = claims.Owned{Claim: claims.Claim{Position: uint64(position), Attempts: attempts}}
+	}
+	for _, o := range c.orphans() {
+		if want := max(1, uint8(o.Position)); o.Attempts != want {
+			t.Errorf("%d comes as one that was delivered %d times, want %d", o.Position, o.Attempts, want)
+		}
+	}
+}
