@@ -141,10 +141,10 @@ func TestL5PredecessorUntilFirstFrame(t *testing.T) {
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("after the first frame: %v", err)
 		}
-		// Who holds the identity may have been asked to stop for a claim that the
-		// confirmation then overtook: it is the claim that is refused.
-		peer.Heartbeat()
+		third = peer
+		third.Heartbeat()
 	}
+	third.Heartbeat()
 }
 
 // recvEnd reads a stream to its end.

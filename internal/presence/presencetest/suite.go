@@ -28,6 +28,8 @@ func Run(t *testing.T, setup func(t *testing.T) World) {
 		{"L4TakerVanishes", takerVanishes},
 		{"L5WrongResume", wrongResume},
 		{"L5PredecessorUntilConfirmed", predecessorUntilConfirmed},
+		{"L5ConfirmedGoesOn", confirmedGoesOn},
+		{"L5ClaimBeforeFrame", claimBeforeFrame},
 		{"ResumeAfterEnd", resumeAfterEnd},
 		{"ResumeOtherNames", resumeOtherNames},
 		{"Find", find},

@@ -161,6 +161,39 @@ func predecessorUntilConfirmed(t *testing.T, w World, a, b *Member) {
 	Take(t, b, resuming("five", "six", "agent::x"))
 }
 
+// confirmedGoesOn: a predecessor's id comes when the first frame has, and only
+// the holder's gateway knows of it. The holder is not stopped for a claim that
+// is refused.
+func confirmedGoesOn(t *testing.T, w World, a, b *Member) {
+	Take(t, a, named("one", "agent::x"))
+	two := Take(t, b, resuming("one", "two", "agent::x")).Lease
+	b.Confirm(two)
+	Refused(t, a, resuming("one", "late", "agent::x"))
+	Refused(t, b, resuming("one", "later", "agent::x"))
+	if slices.Contains(b.Asked(), "two") || two.Lost() {
+		t.Fatal("the holder was stopped in vain")
+	}
+	w.Advance(time.Second)
+	Refused(t, a, resuming("one", "latest", "agent::x"))
+	Take(t, a, resuming("two", "three", "agent::x"))
+}
+
+// claimBeforeFrame: the first frame comes while the holder stops for a claim
+// with its predecessor's id: the claim was first.
+func claimBeforeFrame(t *testing.T, w World, a, b *Member) {
+	Take(t, a, named("one", "agent::x"))
+	two := Take(t, b, resuming("one", "two", "agent::x")).Lease
+	b.OnYield("two", func(context.Context) ([]byte, bool) {
+		b.Confirm(two)
+		w.Advance(time.Second)
+		return []byte("mark"), true
+	})
+	if g := Take(t, a, resuming("one", "three", "agent::x")); !g.Exact || string(g.Watermark) != "mark" {
+		t.Fatalf("got %+v", g)
+	}
+	Eventually(t, "lost", two.Lost)
+}
+
 func resumeAfterEnd(t *testing.T, _ World, a, b *Member) {
 	lease := Take(t, a, named("one", "ta::w::i::7", "agent::y")).Lease
 	if err := a.Mark(lease, []byte("mark")); err != nil {

@@ -285,7 +285,7 @@ func (p *Presence) flush(ctx context.Context) {
 	p.mu.Lock()
 	incarnation := p.incarnation
 	for id, h := range p.own {
-		if h.released && now.After(h.yieldUntil) {
+		if h.released && !h.yielding(now) {
 			p.forget(h)
 			p.drops[id] = decimal(h.lease.Epoch)
 		}
@@ -329,7 +329,10 @@ func (p *Presence) flushMarks(ctx context.Context, incarnation string) bool {
 	return true
 }
 
+// flushConfirms leaves out sessions that somebody is about to take: that claim
+// came before their first frame (delivery rule L5).
 func (p *Presence) flushConfirms(ctx context.Context, incarnation string) {
+	now := p.o.now()
 	for {
 		p.mu.RLock()
 		list := map[string]uint64{}
@@ -337,6 +340,9 @@ func (p *Presence) flushConfirms(ctx context.Context, incarnation string) {
 		for id, epoch := range p.confirms {
 			if len(list) == chunk {
 				break
+			}
+			if h := p.own[id]; h != nil && h.yielding(now) {
+				continue
 			}
 			list[id] = epoch
 			args = append(args, id, decimal(epoch))

@@ -101,7 +101,7 @@ func (p *Presence) takeOver(ctx context.Context, a *attempt, r reply) (g presenc
 	}
 	var handed yielded
 	if alive {
-		handed = p.ask(ctx, boot, old)
+		handed = p.ask(ctx, boot, old, a.Resume)
 	}
 	if err := ctx.Err(); err != nil {
 		return presence.Grant{}, false, &presence.UnavailableError{Reason: err.Error()}
@@ -218,7 +218,7 @@ func (p *Presence) Release(ctx context.Context, lease presence.Lease) error {
 		return nil
 	}
 	h.lease.Hold.Drop()
-	if p.o.now().Before(h.yieldUntil) {
+	if h.yielding(p.o.now()) {
 		// Somebody is about to take it; nobody else shall come between.
 		h.released = true
 		p.mu.Unlock()

@@ -107,6 +107,9 @@ type held struct {
 	released   bool
 }
 
+// yielding reports whether somebody is about to take the lease.
+func (h *held) yielding(now time.Time) bool { return now.Before(h.yieldUntil) }
+
 var _ presence.Gateway = (*Presence)(nil)
 
 func init() { goredis.SetLogger(silent{}) }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 // request and an answer on the channels of the two. Both may be lost: the
 // waiting is bounded, and what counts is decided by the script that takes.
 const (
-	kindYield   = "yield"   // request id, session
+	kindYield   = "yield"   // request id, session, the id that it is resumed by
 	kindYielded = "yielded" // request id, whether exact, watermark
 
 	// maxYields bounds how many sessions are asked at once; others are taken
@@ -35,11 +36,11 @@ type yielded struct {
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // ask asks a gateway to stop a session, for at most [presence.HandOver].
-func (p *Presence) ask(ctx context.Context, boot, session string) yielded {
+func (p *Presence) ask(ctx context.Context, boot, session, resume string) yielded {
 	ctx, cancel := context.WithTimeout(ctx, presence.HandOver)
 	defer cancel()
 	if boot == p.self.ID {
-		return p.yield(ctx, session)
+		return p.yield(ctx, session, resume)
 	}
 	id := newID()
 	answer := make(chan yielded, 1)
@@ -51,7 +52,7 @@ func (p *Presence) ask(ctx context.Context, boot, session string) yielded {
 		defer p.mu.Unlock()
 		delete(p.asked, id)
 	}()
-	message := frame(p.self.ID, control+kindYield, appendField(appendField(nil, id), session))
+	message := frame(p.self.ID, control+kindYield, appendField(appendField(appendField(nil, id), session), resume))
 	if n, err := p.client.Publish(ctx, p.channel(boot), message).Result(); err != nil || n == 0 {
 		return yielded{} // it does not listen
 	}
@@ -63,12 +64,23 @@ func (p *Presence) ask(ctx context.Context, boot, session string) yielded {
 	}
 }
 
-// yield stops an own session for one that takes over.
-func (p *Presence) yield(ctx context.Context, session string) yielded {
+// yield stops an own session for one that takes over by the id resume. A
+// session whose first frame has come does not stop for its predecessor's id,
+// also while Redis does not know of the frame (delivery rule L5): it is told
+// now, and its script then refuses.
+func (p *Presence) yield(ctx context.Context, session, resume string) yielded {
 	p.mu.Lock()
 	h, handler := p.own[session], p.handler
 	if h == nil {
 		p.mu.Unlock()
+		return yielded{}
+	}
+	if resume != session && !slices.Contains(h.preds, resume) && !h.yielding(p.o.now()) {
+		incarnation := p.incarnation
+		p.mu.Unlock()
+		if _, err := p.run(ctx, confirmScript, incarnation, session, decimal(h.lease.Epoch)); err != nil {
+			p.log.Warn("presence: a first frame could not be confirmed", "error", p.fault(err))
+		}
 		return yielded{}
 	}
 	h.yieldUntil = p.o.now().Add(yieldHold)
@@ -94,7 +106,7 @@ func (p *Presence) yield(ctx context.Context, session string) yielded {
 func (p *Presence) onControl(from, kind string, payload []byte) {
 	switch kind {
 	case kindYield:
-		list, err := fields(string(payload), 2)
+		list, err := fields(string(payload), 3)
 		if err != nil {
 			return
 		}
@@ -102,7 +114,7 @@ func (p *Presence) onControl(from, kind string, payload []byte) {
 		case p.yields <- struct{}{}:
 			p.wg.Go(func() {
 				defer func() { <-p.yields }()
-				p.answer(from, list[0], list[1])
+				p.answer(from, list[0], list[1], list[2])
 			})
 		default:
 		}
@@ -123,9 +135,9 @@ func (p *Presence) onControl(from, kind string, payload []byte) {
 	}
 }
 
-func (p *Presence) answer(from, id, session string) {
+func (p *Presence) answer(from, id, session, resume string) {
 	limited, cancel := context.WithTimeout(p.ctx, presence.HandOver-answerTime)
-	y := p.yield(limited, session)
+	y := p.yield(limited, session, resume)
 	cancel()
 	ctx, cancel := context.WithTimeout(p.ctx, callTimeout)
 	defer cancel()
