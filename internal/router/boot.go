@@ -23,13 +23,3 @@ func NewBoot() Boot {
 func (b Boot) String() string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, uint64(b)))
 }
-
-// ParseBoot reads what String wrote; ok is false for anything else.
-func ParseBoot(s string) (b Boot, ok bool) {
-	raw, err := hex.DecodeString(s)
-	if err != nil || len(raw) != 8 || hex.EncodeToString(raw) != s {
-		return 0, false
-	}
-	b = Boot(binary.BigEndian.Uint64(raw))
-	return b, b != 0
-}

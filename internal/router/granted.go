@@ -50,7 +50,7 @@ func (c *contest) answer(r *claims.Round, now time.Time) {
 	listening := len(g.members) > 0
 	c.enter(r, listening)
 	c.measure(a.Floor, end, upright, now)
-	granted := c.grants(r, now)
+	granted := c.grants(r)
 	c.handOut(a.Floor, granted)
 	hand := len(c.mine) > 0 && !c.handing
 	c.handing = c.handing || hand
@@ -139,7 +139,7 @@ func (c *contest) measure(floor, end int64, upright bool, now time.Time) {
 // grants returns which positions are this gateway's now, and takes in the copy
 // of the open claims: what an exchange of unknown outcome has granted, and
 // what has been lost to others meanwhile.
-func (c *contest) grants(r *claims.Round, now time.Time) map[uint64]uint8 {
+func (c *contest) grants(r *claims.Round) map[uint64]uint8 {
 	a := &r.Answer
 	granted := make(map[uint64]uint8, len(a.Granted)+len(a.Taken))
 	for _, position := range a.Granted {
