@@ -27,7 +27,8 @@ const (
 	maxHeldSends      = 8192     // of a sender
 	maxHeldSendBytes  = 8 << 20  // of a sender
 	maxHeldPartBytes  = 32 << 20 // of a partition
-	heldSendOverhead  = 256
+	heldSendOverhead  = 512      // with its names
+	heldPairOverhead  = 64       // of metadata
 	lineCheckInterval = 250 * time.Millisecond
 )
 
@@ -47,7 +48,14 @@ type draft struct {
 	digest    uint64 // if byClient
 }
 
-func (d *draft) size() int { return len(d.envelope.Payload) + heldSendOverhead }
+// size is what a send takes while it waits, roughly.
+func (d *draft) size() int {
+	n := heldSendOverhead + len(d.envelope.Payload)
+	for k, v := range d.envelope.Metadata {
+		n += heldPairOverhead + len(k) + len(v)
+	}
+	return n
+}
 
 type lineKey struct {
 	sender  *Sender

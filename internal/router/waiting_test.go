@@ -141,8 +141,25 @@ func TestM2WaitingIsBounded(t *testing.T) {
 	}
 	w.log.Stall(false)
 	a.receipts(maxHeldSends)
-	if a.sender.heldSends.Load() != 0 || a.sender.heldBytes.Load() != 0 {
-		t.Fatal("the bounds do not count down")
+	w.settled()
+	// Metadata counts, also that of a send without contents.
+	b := w.agent("many", client(0))
+	w.log.Stall(true)
+	metadata, held := map[string]string{"k": strings.Repeat("x", maxMetadataBytes-1)}, 0
+	for held = 0; ; held++ {
+		if err := b.sender.Send(&aetherv1.SendMessage{TargetTopic: "ag::w::i::b0", MessageId: fmt.Sprint(held), RequestId: "r", Metadata: metadata}); err != nil {
+			break
+		}
+	}
+	if held > maxHeldSendBytes/maxMetadataBytes {
+		t.Errorf("%d sends with %d bytes of metadata wait", held, maxMetadataBytes)
+	}
+	w.log.Stall(false)
+	b.receipts(held)
+	for _, s := range []*Sender{a.sender, b.sender} {
+		if s.heldSends.Load() != 0 || s.heldBytes.Load() != 0 {
+			t.Fatal("the bounds do not count down")
+		}
 	}
 	p := w.r.parts[0]
 	p.mu.Lock()
