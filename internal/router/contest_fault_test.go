@@ -85,12 +85,8 @@ func (y *tally) check(t *testing.T, n int) (again int) {
 func TestT2UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	ps := together(t, 2)
-	a, b := ps.list[0], ps.list[1]
-	y := newTally()
-	a.hire("1", 16, y, nil)
-	b.hire("2", 16, y, nil)
-	a.entered()
-	b.entered()
+	a := ps.list[0]
+	y := ps.crew(16)
 	from := a.agent("a", client(0))
 	const n, rounds = 3000, 15
 	for i := range rounds {
@@ -115,12 +111,8 @@ func TestT3RedisLosesItsState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ps := together(t, 2)
-			a, b := ps.list[0], ps.list[1]
-			y := newTally()
-			a.hire("1", 16, y, nil)
-			b.hire("2", 16, y, nil)
-			a.entered()
-			b.entered()
+			a := ps.list[0]
+			y := ps.crew(16)
 			from := a.agent("a", client(0))
 			const n = 3000
 			for i := range 3 {
@@ -216,12 +208,8 @@ func TestT3EverybodyComesBack(t *testing.T) {
 func TestT2ClaimsAreCompacted(t *testing.T) {
 	t.Parallel()
 	ps := together(t, 2)
-	a, b := ps.list[0], ps.list[1]
-	y := newTally()
-	a.hire("1", 32, y, nil)
-	b.hire("2", 32, y, nil)
-	a.entered()
-	b.entered()
+	a := ps.list[0]
+	y := ps.crew(32)
 	from := a.agent("a", client(0))
 	const n = 5000
 	flood(from, 0, n)
@@ -268,12 +256,8 @@ func TestT1LogMadeAnew(t *testing.T) {
 func TestT1LogMadeAnewUnderTwoGateways(t *testing.T) {
 	t.Parallel()
 	ps := together(t, 2)
-	a, b := ps.list[0], ps.list[1]
-	y := newTally()
-	a.hire("1", 4, y, nil)
-	b.hire("2", 4, y, nil)
-	a.entered()
-	b.entered()
+	a := ps.list[0]
+	y := ps.crew(4)
 	from := a.agent("a", client(0))
 	for i := range 20 {
 		flood(from, i, 1)

@@ -128,6 +128,17 @@ func (y *tally) count() int {
 	return len(y.acked)
 }
 
+// crew hires a worker on each gateway, which all claim messages then.
+func (ps *peers) crew(window int) *tally {
+	ps.t.Helper()
+	y := newTally()
+	for i, g := range ps.list {
+		g.hire(fmt.Sprint(i), window, y, nil)
+		g.entered()
+	}
+	return y
+}
+
 // labour is a worker with a goroutine, which acknowledges what it gets.
 type labour struct {
 	g    *gateway
