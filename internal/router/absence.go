@@ -48,10 +48,11 @@ type absence struct {
 	since time.Time // when it was asked for
 }
 
-// ownNote is a note that is where this gateway has put it.
+// ownNote is a note that is where this gateway has put it, and whose first
+// message the tail has not shown.
 type ownNote struct {
 	position uint64
-	since    time.Time
+	since    time.Time // zero: the store has yet to say whether it is ours
 }
 
 // isMailbox reports whether an address has a mailbox, which is kept for one
@@ -190,10 +191,24 @@ func errNote() *wireerr.Error {
 		"nobody is connected under this address, and that mail waits for it cannot be noted now; the message is not stored")
 }
 
-// ownNoted remembers that a note is where this gateway has put it.
-func (p *partition) ownNoted(address string, position uint64, now time.Time) {
-	if _, ok := p.absent.own[address]; ok || len(p.absent.own) < maxAbsent {
+// watchOwn is called when a note sets out for the store: what the tail shows from
+// now on lies behind it, whoever wrote that, and may be its first message.
+func (p *partition) watchOwn(address string, position uint64) {
+	if _, ok := p.absent.own[address]; !ok && len(p.absent.own) < maxAbsent {
+		p.absent.own[address] = ownNote{position: position}
+	}
+}
+
+// ownNoted is called when it is known whether the note is where this gateway has
+// put it. If a message of the address was shown meanwhile it is not watched any
+// more, and stays: raised later it would pass that message over.
+func (p *partition) ownNoted(address string, position uint64, ours bool, now time.Time) {
+	n, watched := p.absent.own[address]
+	switch {
+	case watched && ours:
 		p.absent.own[address] = ownNote{position, now}
+	case watched && n.since.IsZero():
+		delete(p.absent.own, address)
 	}
 }
 
@@ -209,7 +224,7 @@ func (p *partition) sweepAbsences(now time.Time) {
 	}
 	end := uint64(p.tailAt + 1)
 	for address, n := range p.absent.own {
-		if now.Sub(n.since) > raiseAfter && len(p.absent.raises) < maxRaises {
+		if !n.since.IsZero() && now.Sub(n.since) > raiseAfter && len(p.absent.raises) < maxRaises {
 			delete(p.absent.own, address)
 			p.absent.raises = append(p.absent.raises, store.Raise{Address: address, From: n.position, To: end})
 		}
@@ -246,7 +261,7 @@ func (p *partition) raise(address string, n ownNote, position int64) {
 		return
 	}
 	delete(p.absent.own, address)
-	if uint64(position) == n.position || len(p.absent.raises) >= maxRaises {
+	if n.since.IsZero() || uint64(position) == n.position || len(p.absent.raises) >= maxRaises {
 		return
 	}
 	p.absent.raises = append(p.absent.raises, store.Raise{Address: address, From: n.position, To: uint64(position)})

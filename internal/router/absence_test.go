@@ -66,7 +66,7 @@ func TestC3NoteBeforeFirstPublish(t *testing.T) {
 	if got := a.receipts(1); got != "other" {
 		t.Fatalf("answered: %s", got)
 	}
-	w.eventually(func() bool { w.store.mu.Lock(); defer w.store.mu.Unlock(); return w.store.statements > 0 })
+	w.eventually(func() bool { return w.store.noteStatements() > 0 })
 	if at := w.inLog(absent); len(at) != 0 {
 		t.Fatalf("published at %d before the note", at)
 	}
@@ -93,7 +93,7 @@ func TestC3OneStatementForAllThatWait(t *testing.T) {
 	a := w.agent("a", client(0))
 	release := w.holdNotes()
 	a.send(absent, "first", "first")
-	w.eventually(func() bool { w.store.mu.Lock(); defer w.store.mu.Unlock(); return w.store.statements == 1 })
+	w.eventually(func() bool { return w.store.noteStatements() == 1 })
 	for i := range 100 {
 		a.send(fmt.Sprintf("ag::w::i::n%d", i), "x", fmt.Sprint(i))
 	}
@@ -139,7 +139,7 @@ func TestC3StoreHangs(t *testing.T) {
 	w.warm(a, b)
 	defer w.holdNotes()()
 	a.send(absent, "1", "1")
-	w.eventually(func() bool { w.store.mu.Lock(); defer w.store.mu.Unlock(); return w.store.statements > 0 })
+	w.eventually(func() bool { return w.store.noteStatements() > 0 })
 	a.send("ag::w::i::other", "2", "2")
 	a.unavailable("1")
 	a.unavailable("2")
@@ -154,11 +154,7 @@ func TestC3Remembers(t *testing.T) {
 	clock := newClock()
 	w := setup(t, func(o *Options) { o.Now, o.Presence = clock.now, &crowd{} })
 	a := w.agent("a", client(0))
-	statements := func() int {
-		w.store.mu.Lock()
-		defer w.store.mu.Unlock()
-		return w.store.statements
-	}
+	statements := w.store.noteStatements
 	for i := range 5 {
 		a.send(absent, fmt.Sprint(i), "r")
 		a.receipts(1)
@@ -231,6 +227,47 @@ func TestC3RaisesItsOwnNote(t *testing.T) {
 	w.settled()
 	if note, _ := w.store.noteOf("ag::w::i::lowered"); note != 2 {
 		t.Fatalf("raised to %d", note)
+	}
+}
+
+// Delivery rule C3: another gateway's message that the tail shows while the note
+// is on its way to the store is the first one behind it. The note is not raised
+// past it, neither to the first message of our own nor with time.
+func TestC3OthersFirstMessageWhileNoting(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]time.Duration{"a message": 0, "the clock": raiseAfter + time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			w := setup(t, func(o *Options) { o.Now, o.RingBytes = clock.now, 500 })
+			a, b := w.agent("a", client(0)), w.agent("b", client(0))
+			w.warm(a, b)
+			b.ack(1)
+			release := w.holdNotes()
+			a.send(absent, "ours", "r")
+			w.eventually(func() bool { return w.store.noteStatements() == 1 })
+			shown := w.r.parts[0].nextEntry()
+			w.stamped(absent, "theirs", clock.now())
+			<-shown
+			if wait > 0 {
+				w.r.parts[0].refuseOverdue(clock.now().Add(time.Hour)) // nothing of ours follows
+			}
+			before := w.r.stats.Notes.Load()
+			release()
+			w.eventually(func() bool { return w.r.stats.Notes.Load() > before })
+			a.answer()
+			w.settled()
+			clock.add(wait)
+			w.r.parts[0].tick(clock.now())
+			a.send("ag::w::i::later", "x", "r") // a statement later than a raise would be
+			a.receipts(1)
+			w.traffic(a, b, 20)
+			first := w.inLog(absent)[0]
+			if note, ok := w.store.noteOf(absent); !ok || note > first {
+				t.Errorf("note at %d, %v; the first message is at %d", note, ok, first)
+			}
+			w.agent("absent", client(0)).wants("theirs")
+		})
 	}
 }
 
@@ -430,13 +467,13 @@ func TestC3Bounded(t *testing.T) {
 	for i := range maxAbsent + 10 {
 		a := p.addAbsence(fmt.Sprint(i))
 		a.noted = w.r.now()
-		p.ownNoted(a.address, uint64(i), a.noted)
+		p.watchOwn(a.address, uint64(i))
 	}
 	if len(p.absent.known) > maxAbsent || len(p.absent.own) > maxAbsent {
 		t.Errorf("%d known, %d own", len(p.absent.known), len(p.absent.own))
 	}
 	for i := range maxRaises + 10 {
-		p.raise(fmt.Sprint(i), ownNote{position: uint64(i)}, int64(i+1))
+		p.raise(fmt.Sprint(i), ownNote{uint64(i), p.r.now()}, int64(i+1))
 	}
 	if n := len(p.absent.raises); n > maxRaises {
 		t.Errorf("%d raises", n)

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/store"
@@ -51,16 +50,20 @@ func (w *notesWriter) run(ctx context.Context) {
 func (w *notesWriter) collect() (asked []askedNote, notes []store.Note) {
 	for _, p := range w.r.parts {
 		p.mu.Lock()
+		position := uint64(p.tailAt + 1)
+		add := func(a *absence, address, workspace string) {
+			asked = append(asked, askedNote{p, a})
+			notes = append(notes, store.Note{Address: address, Position: position, Workspace: workspace})
+			p.watchOwn(address, position)
+		}
 		n := min(len(p.absent.queue), maxNotes-len(asked))
 		for _, a := range p.absent.queue[:max(n, 0)] {
 			if p.absent.known[a.address] != a {
 				continue // held meanwhile
 			}
-			asked = append(asked, askedNote{p, a})
-			notes = append(notes, store.Note{Address: a.address, Position: uint64(p.tailAt + 1), Workspace: a.workspace})
-			if strings.HasPrefix(a.address, eventPrefix) {
-				asked = append(asked, askedNote{p, nil})
-				notes = append(notes, store.Note{Address: anyEventKey(p.id), Position: uint64(p.tailAt + 1), Workspace: a.workspace})
+			add(a, a.address, a.workspace)
+			if isEvent(a.address) {
+				add(nil, anyEventKey(p.id), a.workspace)
 			}
 		}
 		p.absent.queue = p.absent.queue[max(n, 0):]
@@ -86,15 +89,11 @@ func (w *notesWriter) writeNotes(ctx context.Context) bool {
 	w.tell(ctx, err, len(notes))
 	for i, n := range asked {
 		n.p.mu.Lock()
-		switch {
-		case err != nil && n.a != nil:
+		// Only what is where we have put it is ours to raise.
+		note := notes[i]
+		n.p.ownNoted(note.Address, note.Position, err == nil && stored[i] == note.Position, now)
+		if err != nil && n.a != nil {
 			n.p.noteFailed(n.a)
-		case err == nil:
-			// Only then it is ours to raise. Before anything is published: the
-			// tail may show it at once.
-			if stored[i] == notes[i].Position {
-				n.p.ownNoted(notes[i].Address, notes[i].Position, now)
-			}
 		}
 		n.p.mu.Unlock()
 	}

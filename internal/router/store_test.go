@@ -272,6 +272,13 @@ func (m *memoryStore) noteOf(address string) (uint64, bool) {
 	return position, ok
 }
 
+// noteStatements returns how many statements for notes have come.
+func (m *memoryStore) noteStatements() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.statements
+}
+
 func (m *memoryStore) calls() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
