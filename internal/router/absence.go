@@ -16,6 +16,10 @@ const (
 	// maxAbsent bounds the addresses that are remembered as noted; past it any
 	// is forgotten, and noted again when it is sent to.
 	maxAbsent = 1 << 16
+	// maxAsked bounds the addresses whose notes are asked for at a time; who
+	// sends to one more waits until there is room, and is refused with the others
+	// if the store is away.
+	maxAsked = maxAbsent / 2
 	// maxRaises bounds the notes that are to be raised; past it one stays where
 	// it is, which costs its reader some reading.
 	maxRaises = 4096
@@ -33,7 +37,8 @@ const (
 type absences struct {
 	known  map[string]*absence
 	queue  []*absence         // to be noted
-	asked  map[*absence]bool  // in the queue, or with the store
+	asked  map[*absence]bool  // in the queue, or with the store; at most maxAsked
+	full   gate               // of those who wait for room in it
 	own    map[string]ownNote // may be raised; at most maxAbsent
 	raises []store.Raise      // at most maxRaises
 }
@@ -84,24 +89,34 @@ func (p *partition) absenceGate(topic, workspace string) *gate {
 		}
 		return nil
 	}
+	age := p.r.noteValid // of the note, if there is one
+	if a != nil && !a.noted.IsZero() {
+		age = p.r.now().Sub(a.noted)
+	}
+	// Half of the time before it is needed, so that nobody has to wait.
+	if age >= p.r.noteValid/2 && !p.absent.asked[a] && len(p.absent.asked) < maxAsked {
+		a = p.askNote(a, topic, workspace)
+	}
+	switch {
+	case age < p.r.noteValid:
+		return nil
+	case p.absent.asked[a]:
+		return &a.gate
+	default:
+		return &p.absent.full
+	}
+}
+
+// askNote asks for the note of an address; a is nil if nothing is known of it.
+func (p *partition) askNote(a *absence, topic, workspace string) *absence {
 	if a == nil {
 		a = p.addAbsence(topic)
 	}
-	if !p.absent.asked[a] {
-		age := p.r.now().Sub(a.noted)
-		if !a.noted.IsZero() && age < p.r.noteValid/2 {
-			return nil
-		}
-		// Half of the time before it is needed, so that nobody has to wait.
-		a.workspace, a.since = workspace, p.r.now()
-		p.absent.asked[a] = true
-		p.absent.queue = append(p.absent.queue, a)
-		p.r.notes.signal()
-	}
-	if !a.noted.IsZero() && p.r.now().Sub(a.noted) < p.r.noteValid {
-		return nil
-	}
-	return &a.gate
+	a.workspace, a.since = workspace, p.r.now()
+	p.absent.asked[a] = true
+	p.absent.queue = append(p.absent.queue, a)
+	p.r.notes.signal()
+	return a
 }
 
 // heldElsewhere reports whether another gateway surely holds an address. A
@@ -151,8 +166,16 @@ func (p *partition) addAbsence(topic string) *absence {
 // when it is left. Who waits need not any more.
 func (p *partition) forgetAbsence(a *absence) {
 	delete(p.absent.known, a.address)
-	delete(p.absent.asked, a)
+	p.unask(a)
 	p.open(&a.gate)
+}
+
+// unask takes an address off those whose notes are asked for, and lets others in.
+func (p *partition) unask(a *absence) {
+	delete(p.absent.asked, a)
+	if len(p.absent.full.lines) > 0 && len(p.absent.asked) <= maxAsked/2 {
+		p.open(&p.absent.full)
+	}
 }
 
 // heldHere is called when a session reads an address here.
@@ -175,8 +198,8 @@ func (p *partition) noteStored(a *absence, now time.Time) {
 	if p.absent.known[a.address] != a {
 		return // held meanwhile
 	}
-	delete(p.absent.asked, a)
 	a.noted = now
+	p.unask(a)
 	p.open(&a.gate)
 }
 
@@ -184,6 +207,7 @@ func (p *partition) noteStored(a *absence, now time.Time) {
 func (p *partition) noteFailed(a *absence) {
 	delete(p.absent.asked, a)
 	p.refuse(&a.gate, errNote())
+	p.refuse(&p.absent.full, errNote())
 }
 
 func errNote() *wireerr.Error {
@@ -217,6 +241,7 @@ func (p *partition) sweepAbsences(now time.Time) {
 	for a := range p.absent.asked {
 		if now.Sub(a.since) > p.r.noteLimit {
 			p.refuse(&a.gate, errNote()) // the store does not even fail
+			p.refuse(&p.absent.full, errNote())
 		}
 	}
 	if len(p.absent.raises) > 0 {

@@ -482,6 +482,45 @@ func TestC3Bounded(t *testing.T) {
 	p.mu.Unlock()
 }
 
+// So is what is asked of the store: while it does not answer others wait for
+// room, and go on when there is some, or are refused with the rest.
+func TestC3AsksBounded(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]bool{"answers": true, "is away": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			a := w.agent("a", client(0))
+			release := w.holdNotes()
+			p := w.r.parts[0]
+			p.mu.Lock()
+			for i := range maxAbsent {
+				p.absenceGate(fmt.Sprintf("ag::w::i::n%d", i), "w")
+			}
+			if n := len(p.absent.asked); n != maxAsked {
+				t.Errorf("%d notes are asked for", n)
+			}
+			if n := len(p.absent.queue) + len(p.absent.known); n > 2*maxAsked {
+				t.Errorf("%d addresses are remembered", n)
+			}
+			p.mu.Unlock()
+			a.send(absent, "x", "x")
+			if !answers {
+				w.store.fail(true)
+			}
+			release()
+			if !answers {
+				a.unavailable("x")
+				return
+			}
+			a.receipts(1)
+			if _, ok := w.store.noteOf(absent); !ok {
+				t.Error("published without a note")
+			}
+		})
+	}
+}
+
 // clock is a wall clock that is moved by hand.
 type clock struct {
 	mu sync.Mutex
