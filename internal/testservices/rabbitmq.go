@@ -170,7 +170,8 @@ func (b *Broker) signal(s syscall.Signal) {
 
 // Start starts a killed node again, on the same data and ports, and returns
 // when it serves a stream. Each other stream may take a moment longer: its
-// clients are told that it is not available or that it has no leader yet.
+// clients are told that it is not available or that it has no leader yet. Who
+// measures from there waits with AwaitStreams.
 func (b *Broker) Start() {
 	b.own().Helper()
 	b.mu.Lock()

@@ -82,7 +82,10 @@ func TestBrokerFaults(t *testing.T) {
 	if b.PID() == pid {
 		t.Error("the same process id after Start")
 	}
-	publish(t, b, "kept")
+	b.AwaitStreams("kept")
+	if err := tryPublish(b, "kept"); err != nil {
+		t.Errorf("a stream that is served takes nothing: %v", err)
+	}
 
 	b.Stop()
 	if got := state(b.PID()); got != 'T' {

@@ -59,6 +59,29 @@ func probe(port int) error {
 	return nil
 }
 
+// AwaitStreams waits, up to 60 s, until the node serves all of these streams:
+// each has a leader. After Start that comes one by one, and how soon is the
+// node's own affair.
+func (b *Broker) AwaitStreams(names ...string) {
+	b.own().Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.beam.await(brokerStartLimit, func() error {
+		for _, name := range names {
+			switch s, err := stateOfStream(b.streamPort, name); {
+			case err != nil:
+				return err
+			case s.code != codeOK || s.leader == 0:
+				return fmt.Errorf("the stream %q is not available: code %d, leader %d", name, s.code, s.leader)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.tb.Fatalf("testservices: RabbitMQ: %v", err)
+	}
+}
+
 // stateOfStream asks the node at a port about a stream.
 func stateOfStream(port int, stream string) (streamState, error) {
 	p, err := newProber(port)

@@ -163,13 +163,12 @@ func testBrokerKilled(t *testing.T, f *faults) {
 	if !eventually(patience, func() bool { return l.failed() > before+100 }) {
 		t.Fatal("sends do not fail while the broker is away")
 	}
-	f.broker.Start()
-	back := time.Now()
+	back := f.revive()
 	if !eventually(patience, func() bool { return arrives(back) }) {
 		t.Fatalf("nothing that was sent after the broker's return arrives; the stream: %v", receiver.ended())
 	}
-	within(t, 15*time.Second, back, "the first delivery after the broker's return")
-	f.awaitReady(t, true, 15*time.Second)
+	within(t, recovery, back, "the first delivery after the broker's return")
+	f.awaitReady(t, true, recovery)
 	crier.stored("ga::"+ws, "back again")
 	wantTexts(t, listener.until("back again"), nil)
 	more := receiver.count()

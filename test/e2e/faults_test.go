@@ -3,8 +3,10 @@ package e2e
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/aether-gateway/gateway/internal/faultproxy"
+	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
@@ -28,6 +30,19 @@ func TestServeFaults(t *testing.T) {
 	f.proxy = faultproxy.New(t, fmt.Sprintf("127.0.0.1:%d", f.broker.StreamPort()))
 	f.gateway = startServe(t, fmt.Sprintf("rabbitmq-stream://guest:guest@%s/%%2f", f.proxy.Addr()), testservices.Postgres(t).URL())
 	f.play(t)
+}
+
+// revive starts the killed broker and returns the moment since which it serves
+// the gateway's streams: from then on the gateway's own recovery counts.
+func (f *faults) revive() time.Time {
+	f.broker.Start()
+	placement := streams.Placement{Partitions: 4} // the default, which all gateways here have
+	names := []string{streams.DeadLetterStream}
+	for i := range placement.Count() {
+		names = append(names, placement.StreamName(i))
+	}
+	f.broker.AwaitStreams(names...)
+	return time.Now()
 }
 
 func (f *faults) play(t *testing.T) {
