@@ -51,6 +51,10 @@ type absence struct {
 	// that counts says [noteValidFor].
 	noted time.Time
 	since time.Time // when it was asked for
+	// The note is to be at from at the latest: it was relied upon in a log that
+	// is another one from there on.
+	rewound bool
+	from    uint64
 }
 
 // ownNote is a note that is where this gateway has put it, and whose first
@@ -193,14 +197,33 @@ func (p *partition) heldHere(topic string) {
 	}
 }
 
-// noteStored is called when the note of an address is stored. The lock is held.
-func (p *partition) noteStored(a *absence, now time.Time) {
-	if p.absent.known[a.address] != a {
+// noteStored is called when the note of an address is stored, not behind a
+// position. The lock is held.
+func (p *partition) noteStored(a *absence, position uint64, now time.Time) {
+	switch {
+	case p.absent.known[a.address] != a:
 		return // held meanwhile
+	case a.rewound && position > a.from:
+		p.askNote(a, a.address, a.workspace)
+		return
 	}
-	a.noted = now
+	a.noted, a.rewound = now, false
 	p.unask(a)
 	p.open(&a.gate)
+}
+
+// renote is called when the log is another one from a position on (delivery rule
+// C2): notes of the old one say nothing of what is sent since. What was sent
+// before this was known is behind the notes that are asked for now.
+func (p *partition) renote(from uint64) {
+	clear(p.absent.own)
+	p.absent.raises = nil
+	for _, a := range p.absent.known {
+		a.noted, a.rewound, a.from = time.Time{}, true, from
+		if !p.absent.asked[a] && len(p.absent.asked) < maxAsked {
+			p.askNote(a, a.address, a.workspace)
+		}
+	}
 }
 
 // noteFailed is called when it could not be stored.

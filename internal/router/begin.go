@@ -88,6 +88,9 @@ func (s *Subscription) locate(ctx context.Context, in *inbox) error {
 	}
 	in.setNote(note, noted)
 	before := int64(note) - 1
+	if noted {
+		in.p.suspectNote(in, before)
+	}
 	switch {
 	case !o.known && noted:
 		in.Jump(before)

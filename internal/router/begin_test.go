@@ -416,6 +416,31 @@ func TestC2Recreated(t *testing.T) {
 	}
 }
 
+// Delivery rule C2: a note of a log that is gone says nothing of where mail lies
+// in the one that was made anew. All of that is read.
+func TestC2NoteBeyondTheEnd(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a := w.agent("a", client(0))
+	w.stamped(absent, "unnoted", time.Now()) // by a gateway that had noted it in the old log
+	w.settled()
+	w.store.set(func() { w.store.notes[absent] = 1 << 40 })
+	c := w.agent("absent", client(0))
+	a.send(absent, "new", "")
+	c.wants("unnoted", "new")
+	c.toldOnce(GapRecreated, absent)
+	c.ack(2)
+	w.settled()
+	w.eventually(func() bool { _, noted := w.store.noteOf(absent); return !noted })
+	c.leave()
+	c = w.agent("absent", client(0))
+	a.send(absent, "later", "")
+	c.wants("later")
+	if told := c.told(); len(told) != 0 {
+		t.Errorf("the next session is told %v", told)
+	}
+}
+
 // The two kinds of engines heed each other: what one of them was handed without
 // a note is not passed over by the other.
 func TestC4Engines(t *testing.T) {

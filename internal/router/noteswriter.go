@@ -50,20 +50,25 @@ func (w *notesWriter) run(ctx context.Context) {
 func (w *notesWriter) collect() (asked []askedNote, notes []store.Note) {
 	for _, p := range w.r.parts {
 		p.mu.Lock()
-		position := uint64(p.tailAt + 1)
-		add := func(a *absence, address, workspace string) {
+		add := func(a *absence, address string, position uint64, workspace string) {
 			asked = append(asked, askedNote{p, a})
 			notes = append(notes, store.Note{Address: address, Position: position, Workspace: workspace})
-			p.watchOwn(address, position)
+			if position == uint64(p.tailAt+1) {
+				p.watchOwn(address, position) // nothing behind it has been shown
+			}
 		}
 		n := min(len(p.absent.queue), maxNotes-len(asked))
 		for _, a := range p.absent.queue[:max(n, 0)] {
 			if p.absent.known[a.address] != a {
 				continue // held meanwhile
 			}
-			add(a, a.address, a.workspace)
+			position := uint64(p.tailAt + 1)
+			if a.rewound {
+				position = min(position, a.from)
+			}
+			add(a, a.address, position, a.workspace)
 			if isEvent(a.address) {
-				add(nil, anyEventKey(p.id), a.workspace)
+				add(nil, anyEventKey(p.id), position, a.workspace)
 			}
 		}
 		p.absent.queue = p.absent.queue[max(n, 0):]
@@ -102,12 +107,12 @@ func (w *notesWriter) writeNotes(ctx context.Context) bool {
 		return true
 	}
 	w.r.stats.Notes.Add(uint64(len(notes)))
-	for _, n := range asked {
+	for i, n := range asked {
 		if n.a == nil {
 			continue
 		}
 		n.p.mu.Lock()
-		n.p.noteStored(n.a, now)
+		n.p.noteStored(n.a, notes[i].Position, now)
 		n.p.mu.Unlock()
 	}
 	return true

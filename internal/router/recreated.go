@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// suspect is an inbox whose position lies beyond what the tail has shown. Either
+// suspect is an inbox whose position, or note, lies beyond what the tail has shown. Either
 // another gateway's tail was further, or the log has lost its end, or is another
 // one (delivery rule C2). The tail knows when it has shown something that was
 // written after the session began: everything that was stored before has been
@@ -22,6 +22,15 @@ func (p *partition) suspectEnd(in *inbox) {
 	in.suspected = true
 	p.suspects = append(p.suspects, suspect{in: in, end: p.tailAt})
 	p.markSuspects()
+}
+
+// suspectNote is suspectEnd for what lies before a note (C2).
+func (p *partition) suspectNote(in *inbox, before int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before > p.tailAt && !in.suspected {
+		p.suspectEnd(in)
+	}
 }
 
 // markSuspects writes a marker for those that wait for one. The router's clock
@@ -56,7 +65,10 @@ func (p *partition) judge(seq uint64, position int64) {
 			continue
 		}
 		s.in.suspected = false
-		if s.in.At() > position {
+		switch {
+		case s.in.noted && int64(s.in.note)-1 > position:
+			s.in.recreated, s.in.recreatedEnd = true, s.in.unnotedFrom(position)
+		case s.in.At() > position:
 			s.in.recreated, s.in.recreatedEnd = true, s.end
 		}
 		if s.in.begun {
@@ -65,6 +77,16 @@ func (p *partition) judge(seq uint64, position int64) {
 	}
 	clear(p.suspects[len(kept):])
 	p.suspects = kept
+}
+
+// unnotedFrom returns where to begin in a log that ends at position and that the
+// note does not belong to: who sends to the address may rely on that note, so
+// its mail may be anywhere behind what was read of this log.
+func (in *inbox) unnotedFrom(position int64) int64 {
+	if committed := int64(in.origin.position); in.origin.known && committed <= position {
+		return committed
+	}
+	return none
 }
 
 // startReading lets an inbox be fed, once it is known where it begins.

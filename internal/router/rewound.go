@@ -134,6 +134,7 @@ func (p *partition) rewind(ctx context.Context) error {
 	if p.wild != nil {
 		p.wild.rewind(at)
 	}
+	p.renote(uint64(at + 1))
 	p.mu.Unlock()
 	p.tail.Rewind(start)
 	return nil
@@ -195,7 +196,7 @@ func (in *inbox) rewind(at int64) {
 	if in.suspected || in.Fed() != delivery.FedByTail && in.At() <= at {
 		return
 	}
-	in.leap, in.holding = leap{}, false
+	in.leap, in.holding, in.joined = leap{}, false, false
 	in.p.forgetHolding(in)
 	in.lower(at)
 	in.sub.gap(Gap{Topic: in.Address, Reason: GapRecreated, FirstMissing: uint64(at + 1), HasFirst: true})

@@ -76,6 +76,56 @@ func TestC2LogMadeAnew(t *testing.T) {
 	}
 }
 
+// Delivery rules C2, C3: what is sent to an absent address after its log was made
+// anew is not lost because the address was noted in the old one.
+func TestC2NotedInTheOldLog(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.agent("a", client(100)), w.agent("b", client(100))
+	for i := range 50 {
+		a.send(b.name, fmt.Sprint("old ", i), "")
+		b.wants(fmt.Sprint("old ", i))
+		w.settled()
+	}
+	a.send(absent, "lost", "r")
+	a.receipts(1)
+	w.settled()
+	w.log.Lose(0, 0)
+	a.send(absent, "kept", "r") // its note is that of the old log
+	a.answer()
+	b.recreated()
+	a.send(absent, "later", "r")
+	a.receipts(1)
+	w.agent("absent", client(0)).wants("kept", "later")
+}
+
+// The same while the note is on its way: it is asked for again, and not raised
+// past what the tail has shown of the new log.
+func TestC2NotedWhileTheLogIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, b := w.agent("a", client(0)), w.agent("b", client(0))
+	w.warm(a, b)
+	release := w.holdNotes()
+	a.send(absent, "1", "1")
+	w.eventually(func() bool { return w.store.noteStatements() == 1 })
+	p := w.r.parts[0]
+	p.mu.Lock()
+	p.renote(0)
+	p.mu.Unlock()
+	release()
+	a.receipts(1)
+	w.settled()
+	if note, ok := w.store.noteOf(absent); !ok || note != 0 {
+		t.Errorf("note at %d, %v", note, ok)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.absent.own) + len(p.absent.raises); n != 0 {
+		t.Errorf("%d notes are to be raised", n)
+	}
+}
+
 // Delivery rule C2: a broker that comes back without what it had not written to
 // its disk gives those offsets out again. The tail passed over what came there.
 func TestC2LogLostItsEnd(t *testing.T) {
