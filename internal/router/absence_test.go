@@ -489,7 +489,7 @@ func TestC3AsksBounded(t *testing.T) {
 	for name, answers := range map[string]bool{"answers": true, "is away": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setup(t)
+			w := setup(t, func(o *Options) { o.PublishTimeout = time.Minute }) // so that nothing is refused for slowness
 			a := w.agent("a", client(0))
 			release := w.holdNotes()
 			p := w.r.parts[0]

@@ -92,8 +92,8 @@ func TestC6NoFalseAlarm(t *testing.T) {
 	for name, idle := range map[string]func(w *world, c *session){
 		"away": func(_ *world, c *session) { c.leave() },
 		"gateway died": func(w *world, c *session) {
-			w.r.keepUp(context.Background())
 			before := w.store.at(absent).Position
+			w.r.keepUp(context.Background())
 			w.eventually(func() bool { w.r.commit(context.Background()); return w.store.at(absent).Position > before })
 			c.left = true
 		},
