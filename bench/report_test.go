@@ -60,11 +60,7 @@ func TestRowsOfWhatWaits(t *testing.T) {
 			nameRabbitMQ: {{Idle: 50 << 10, Full: 5 << 20}},
 		}},
 	}}
-	for _, c := range []struct {
-		measure            string
-		value, base, ratio float64
-		verdict            string
-	}{
+	expectRows(t, &r, []wantedRow{
 		{"gateway, reads what waits", 100_000, 200_000, 0.5, "MISSED"},
 		{"gateway, first of what waits", 20, 10, 2, ""},
 		{"relay, streams opened at once, p50", 60, 0, 0, ""},
@@ -75,16 +71,27 @@ func TestRowsOfWhatWaits(t *testing.T) {
 		{"  passes over the log for them", 0, 0, 0, ""},
 		{"gateway, memory of an idle session", 50, 40, 1.25, "ok"},
 		{"  of one that does not read, in addition", 5120, 1024, 5, "MISSED"},
-	} {
-		w := find(t, &r, c.measure)
-		if !near(w.Value, c.value) || !near(w.Base, c.base) || !near(w.Ratio, c.ratio) || w.verdict() != c.verdict {
-			t.Errorf("%s: %+v, verdict %q", c.measure, w, w.verdict())
-		}
-	}
+	})
 	r = sample() // without them
 	for _, w := range r.rows() {
 		if w.Value == 0 {
 			t.Errorf("%q was not measured", w.Measure)
+		}
+	}
+}
+
+type wantedRow struct {
+	measure            string
+	value, base, ratio float64
+	verdict            string
+}
+
+func expectRows(t *testing.T, r *report, want []wantedRow) {
+	t.Helper()
+	for _, c := range want {
+		w := find(t, r, c.measure)
+		if !near(w.Value, c.value) || !near(w.Base, c.base) || !near(w.Ratio, c.ratio) || w.verdict() != c.verdict {
+			t.Errorf("%s: %+v, verdict %q", c.measure, w, w.verdict())
 		}
 	}
 }
@@ -103,11 +110,7 @@ func find(t *testing.T, r *report, measure string) row {
 func TestRows(t *testing.T) {
 	t.Parallel()
 	r := sample()
-	for _, c := range []struct {
-		measure            string
-		value, base, ratio float64
-		verdict            string
-	}{
+	expectRows(t, &r, []wantedRow{
 		{"relay, 1 → 1", 100_000, 0, 0, ""},
 		{"bound, 1 → 1", 50_000, 0, 0, ""},
 		// The rounds' own ratios are 0.8, 0.8 and 0.2: a slow round of all is
@@ -118,12 +121,7 @@ func TestRows(t *testing.T) {
 		{"gateway, receipt, p50", 600, 400, 1.5, ""},
 		{"CPU per message: relay", 5, 0, 0, ""},
 		{"CPU per message: gateway", 25, 5, 2.5, ""},
-	} {
-		w := find(t, &r, c.measure)
-		if !near(w.Value, c.value) || !near(w.Base, c.base) || !near(w.Ratio, c.ratio) || w.verdict() != c.verdict {
-			t.Errorf("%s: %+v, verdict %q", c.measure, w, w.verdict())
-		}
-	}
+	})
 	if w := find(t, &r, "gateway, one way, p99"); w.Samples != 3 {
 		t.Errorf("%d samples", w.Samples)
 	}

@@ -59,21 +59,12 @@ func TestRowsOfTwo(t *testing.T) {
 			nameRabbitMQ: {second},
 		}},
 	}}
-	for _, c := range []struct {
-		measure            string
-		value, base, ratio float64
-		verdict            string
-	}{
+	expectRows(t, &r, []wantedRow{
 		{"gateway, one way across two, p50", 1100, 1000, 1.1, "ok"},
 		{"gateway, one way across two, p99", 11_000, 10_000, 1.1, ""},
 		{"CPU per foreign message: second gateway", 2, 1.5, 4. / 3, "MISSED"},
 		{"  the same", 2, 5, 0.4, ""},
-	} {
-		w := find(t, &r, c.measure)
-		if !near(w.Value, c.value) || !near(w.Base, c.base) || !near(w.Ratio, c.ratio) || w.verdict() != c.verdict {
-			t.Errorf("%s: %+v, verdict %q", c.measure, w, w.verdict())
-		}
-	}
+	})
 	if w := find(t, &r, "gateway, one way across two, p99"); w.Samples != 3 {
 		t.Errorf("%d samples", w.Samples)
 	}

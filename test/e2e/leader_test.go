@@ -35,17 +35,8 @@ func TestLeaderKilled(t *testing.T) {
 		g.awaitReady(t, true, recovery)
 		leader.Start()
 	}
-	check(t, l.end())
-	sentinel.insist(chat(to.name, "last"))
-	if !eventually(patience, func() bool { return receiver.has("last") }) {
-		t.Fatal("the last message does not come")
-	}
-	got := receiver.all()
-	l.verify(t, got[:len(got)-1])
+	l.settle(t, sentinel, to.name, receiver)
 	subs.once()
-	if l.slowest > 6*time.Second {
-		t.Errorf("the slowest answer took %v, want less than 6 s", l.slowest)
-	}
 	if !eventually(patience, func() bool { return g.metric(t, "go_goroutines") <= was+10 }) {
 		t.Errorf("there are %v goroutines, before there were %v", g.metric(t, "go_goroutines"), was)
 	}

@@ -151,6 +151,22 @@ func (l *load) end() error {
 	return sent
 }
 
+// settle ends the load, which must have been answered quickly, and verifies what
+// its receiver has got by the time it gets one more message.
+func (l *load) settle(t *testing.T, sentinel *peer, to string, receiver *taker) {
+	t.Helper()
+	check(t, l.end())
+	sentinel.insist(chat(to, "last"))
+	if !eventually(patience, func() bool { return receiver.has("last") }) {
+		t.Fatal("the last message does not come")
+	}
+	got := receiver.all()
+	l.verify(t, got[:len(got)-1])
+	if l.slowest > 6*time.Second {
+		t.Errorf("the slowest answer took %v, want less than 6 s", l.slowest)
+	}
+}
+
 // verify compares what was received with what has a receipt: all of that came,
 // each sender's in order, nothing twice.
 func (l *load) verify(t *testing.T, got []string) {
