@@ -30,17 +30,36 @@ func (d *deployment) play(steps []step) {
 				look.Stop()
 			}
 		}
-		kind := check.Fault
+		note := check.Event{
+			Kind: check.Fault, Who: s.fault.kind + " " + part(s.fault.target), Text: s.fault.String(), Gateway: d.holdsUp(s.fault),
+			Emptied: s.fault.target == "redis" && (s.fault.kind == flush || s.fault.kind == kill),
+		}
 		if s.heal {
-			kind = check.Healed
+			note.Kind = check.Healed
 		}
 		if !s.heal || s.fault.hold > 0 {
-			d.tb.Logf("%7.1fs %s: %v", time.Since(d.rec.start).Seconds(), kind, s.fault)
-			d.rec.note(check.Event{Kind: kind, Who: s.fault.kind + " " + part(s.fault.target), Text: s.fault.String()})
+			d.tb.Logf("%7.1fs %s: %v", time.Since(d.rec.start).Seconds(), note.Kind, s.fault)
+		}
+		if !s.heal {
+			d.rec.note(note)
 		}
 		d.apply(s)
+		if s.heal {
+			d.rec.note(note)
+		}
 		late += max(0, time.Since(d.rec.start)-due)
 	}
+}
+
+// holdsUp names the process whose frames do not reach clients meanwhile, but may
+// afterwards; "" if none.
+func (d *deployment) holdsUp(f fault) string {
+	var index int
+	gateway, link, _ := strings.Cut(f.target, "-")
+	if scan(gateway, "g%d", &index) && (f.kind == stop && link == "" || f.kind == swallow && link == "clients") {
+		return d.nodes[index].name()
+	}
+	return ""
 }
 
 // revive starts gateways again that have ended by themselves, unless they were

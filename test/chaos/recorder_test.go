@@ -36,9 +36,8 @@ func (r *recorder) history() check.History {
 	return check.History{
 		Receivers: r.receivers, Events: slices.Clone(r.events),
 		Race: 100 * time.Millisecond, Memory: 30 * time.Second,
-		// Delivery rule L3 says 5 s. What is sent in that time may wait in a link
-		// that swallows for 12 more, and the machine may be busy.
-		Fence: 20 * time.Second,
+		Fence: 8 * time.Second,  // delivery rule L3 says 5 s; the machine may be busy
+		Reach: 30 * time.Second, // twice the time after which all must be whole again
 	}
 }
 

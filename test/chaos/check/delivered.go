@@ -1,9 +1,6 @@
 package check
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // delivered judges one frame with a message.
 func (j *judge) delivered(i int, e Event) {
@@ -27,10 +24,8 @@ func (j *judge) delivered(i int, e Event) {
 		row.LongestWait = max(row.LongestWait, e.At-m.storedAt)
 	}
 	if e.Session == r.session {
-		if a.mode != workers {
-			j.position(i, e, r, m)
-		}
-	} else if r.session != "" && j.h.Fence > 0 && e.At > r.joined+j.h.Fence {
+		j.position(i, e, r, m)
+	} else if r.session != "" && j.h.Fence > 0 && e.At-r.joined-j.held(e.Gateway, r.joined, e.At) > j.h.Fence {
 		j.violate(Stale, m.Message, e.Who, i, "session %s has taken the place of this one %v ago", r.session, e.At-r.joined)
 	}
 	switch {
@@ -48,9 +43,8 @@ func (j *judge) delivered(i int, e Event) {
 			return
 		}
 	case workers:
-		// No order: what was on its way to a worker that leaves goes to another
-		// one later, without a flag if it was never written.
 		if len(before) == 0 {
+			j.rise(i, e, r, m)
 			return
 		}
 	case shared:
@@ -123,7 +117,7 @@ func (j *judge) overtaken(i int, e Event, m *message, all map[pair]*seqs) {
 		if m.attempts[len(m.attempts)-1] > later.attempts[0] || m.failed >= 0 && m.failed <= sent+j.h.Race {
 			continue
 		}
-		j.violate(Reordered, m.Message, e.Who, i, "#%d came before it, and was sent %v after it", seq, sent-j.sentAt(m))
+		j.suspect(Reordered, m, e.Who, i, "#%d came before it, and was sent %v after it", seq, sent-j.sentAt(m))
 		return
 	}
 }
@@ -135,96 +129,8 @@ func (j *judge) position(i int, e Event, r *reader, m *message) {
 	}
 	last, known := r.position[e.To]
 	if known && e.Position <= last {
-		j.violate(Positions, m.Message, e.Who, i, "its position %d is not above %d", e.Position, last)
+		j.suspect(Positions, m, e.Who, i, "its position %d is not above %d", e.Position, last)
 		return
 	}
 	r.position[e.To] = e.Position
-}
-
-// end judges what did not come.
-func (j *judge) end() {
-	var last time.Duration
-	if n := len(j.h.Events); n > 0 {
-		last = j.h.Events[n-1].At
-	}
-	for _, m := range j.order {
-		row := j.row(m.To)
-		switch {
-		case m.stored:
-			row.Stored++
-			j.missing(m, last)
-		case m.answered && !m.maybe:
-			row.Refused++
-		default:
-			row.Unknown++
-			if len(m.got) > 0 {
-				row.UnknownDelivered++
-			}
-		}
-	}
-}
-
-func (j *judge) missing(m *message, last time.Duration) {
-	a := j.addresses[m.To]
-	if a == nil {
-		return
-	}
-	lose := func(who, why string) { j.violate(Lost, m.Message, who, m.attempts[0], "it has a receipt, and %s", why) }
-	came := "never came"
-	if len(m.got) > 0 {
-		came = "came, but was never finished with, and did not come again"
-	}
-	switch a.mode {
-	case exclusive:
-		if !m.processed {
-			lose(a.receivers[0].Name, came)
-		}
-	case workers:
-		switch {
-		case m.processed:
-		case !j.wanted(m) || j.forgotten(m):
-			j.row(m.To).Excused++
-		default:
-			lose("(workers)", came)
-		}
-	case shared:
-		for _, r := range a.receivers {
-			if r.session == "" || r.joined >= j.sentAt(m) || r.Own == m.Sender || r.gaps[""] || r.gaps[m.To] {
-				continue
-			}
-			if !slices.ContainsFunc(m.got, func(d delivery) bool { return d.who == r.Name }) {
-				lose(r.Name, "a session that was there before it and is there still did not get it")
-			}
-		}
-	}
-}
-
-// settled is how long a worker's session must have been there, on both sides of
-// a send, for the gateways to know of it.
-const settled = time.Second
-
-// wanted reports whether a worker was surely connected when the message was
-// stored: nothing is kept for workers that come later.
-func (j *judge) wanted(m *message) bool {
-	return slices.ContainsFunc(j.spans, func(s span) bool {
-		return j.addresses[m.To].has(s.who) && s.from+settled <= j.sentAt(m) && (s.to < 0 || s.to >= m.storedAt+settled)
-	})
-}
-
-func (a *address) has(who string) bool {
-	return slices.ContainsFunc(a.receivers, func(r *reader) bool { return r.Name == who })
-}
-
-// forgotten reports whether all gateways that were there when the message was
-// sent have ended soon after it.
-func (j *judge) forgotten(m *message) bool {
-	if len(j.processes) == 0 {
-		return false
-	}
-	for _, p := range j.processes {
-		if p.from <= j.sentAt(m) && (p.to < 0 || p.to > m.storedAt+j.h.Memory) {
-			return false
-		}
-	}
-	return true
 }

@@ -40,9 +40,10 @@ const (
 	// Up and Down: a gateway's process began to serve, or has ended. Gateway.
 	Up   Kind = "up"
 	Down Kind = "down"
-	// Fault: something was broken. Who: the kind of fault, Text: the details.
+	// Fault: something was broken. Who: the kind of fault, Text: the details,
+	// Gateway: the process whose frames it holds up, if it does. Emptied.
 	Fault Kind = "fault"
-	// Healed: it is whole again. Who, Text as for Fault.
+	// Healed: it is whole again. All as for Fault.
 	Healed Kind = "healed"
 )
 
@@ -57,13 +58,14 @@ type Event struct {
 
 	Who     string `json:",omitempty"`
 	Session string `json:",omitempty"`
-	Gateway string `json:",omitempty"` // a process: another one after each start
+	Gateway string `json:",omitempty"` // a process, "gateway/start": another one after each start
 
 	Sender string `json:",omitempty"` // the address by which receivers know it
 	To     string `json:",omitempty"`
 	Seq    int    `json:",omitempty"` // from 1, per sender and address, in the order of first attempts
 
 	Duplicate   bool   `json:",omitempty"`
+	Emptied     bool   `json:",omitempty"` // what gateways know in common of open work is lost
 	Redelivered bool   `json:",omitempty"`
 	Position    int64  `json:",omitempty"`
 	Text        string `json:",omitempty"`
@@ -132,10 +134,14 @@ type History struct {
 	// was sent so shortly before a failure was noted counts as sent after it.
 	Race time.Duration
 	// Fence is how long a session may still be given messages when a later one
-	// of the same receiver has begun. 0: for ever.
+	// of the same receiver has begun, without the time for which a fault held up
+	// its frames. 0: for ever.
 	Fence time.Duration
-	// Memory is how long open work may depend on the gateways that were there
-	// when it was sent: if all of them ended within this time after it, messages
-	// to workers may be lost.
+	// Reach is how long after its receipt a broadcast may come. A session that
+	// ends earlier need not get it.
+	Reach time.Duration
+	// Memory is how long open work may depend on one of the gateways that were
+	// there when it was sent, or on what they know in common: if both are lost
+	// within this time after it, messages to workers may be.
 	Memory time.Duration
 }

@@ -8,10 +8,11 @@ import (
 )
 
 // tell makes a history of lines, one a 100 ms: "attempt us::x>ag::w::a#1",
-// "delivered a/s1@g0/1 us::x>ag::w::a#1 flagged", "joined a/s1@g0/1", "up g0/1".
+// "delivered a/s1@g0/1 us::x>ag::w::a#1 flagged", "joined a/s1@g0/1", "up g0/1",
+// "fault link@g0/1", the gateway whose frames it holds up.
 func tell(t *testing.T, lines ...string) History {
 	t.Helper()
-	h := History{Receivers: receivers, Race: 50 * time.Millisecond, Memory: 30 * time.Second, Fence: 8 * time.Second}
+	h := History{Receivers: receivers, Race: 50 * time.Millisecond, Memory: 30 * time.Second, Fence: 8 * time.Second, Reach: 30 * time.Second}
 	now := time.Duration(0)
 	for _, line := range lines {
 		now += 100 * time.Millisecond
@@ -29,6 +30,10 @@ func tell(t *testing.T, lines ...string) History {
 			switch {
 			case w == "flagged":
 				e.Redelivered = true
+			case w == "emptied":
+				e.Emptied = true
+			case strings.HasPrefix(w, "at="):
+				e.Position = int64(w[3] - '0')
 			case strings.Contains(w, ">"):
 				e.Sender, w, _ = strings.Cut(w, ">")
 				e.To, w, _ = strings.Cut(w, "#")
@@ -36,7 +41,6 @@ func tell(t *testing.T, lines ...string) History {
 			case strings.Contains(w, "@"):
 				w, e.Gateway, _ = strings.Cut(w, "@")
 				e.Who, e.Session, _ = strings.Cut(w, "/")
-				e.Sender = ""
 			case e.Kind == Up || e.Kind == Down:
 				e.Gateway = w
 			case e.Kind == Joined || e.Kind == Left:
@@ -57,7 +61,12 @@ func tell(t *testing.T, lines ...string) History {
 func TestExcuses(t *testing.T) {
 	t.Parallel()
 	const m1, m2 = "us::x>ag::w::a#1", "us::x>ag::w::a#2"
-	const job, news = "us::x>tb::w#1", "us::x>ga::w#1"
+	const job, job2, news = "us::x>tb::w#1", "us::x>tb::w#2", "us::x>ga::w#1"
+	jobs := func(calm string, between ...string) []string {
+		lines := []string{"joined w1/s1@g0/1", "joined w2/s2@g1/1", "fault link", "healed link", "later " + calm, "attempt " + job, "stored " + job, "attempt " + job2, "stored " + job2}
+		lines = append(lines, "delivered w1/s1@g0/1 "+job2, "processed w1 "+job2)
+		return append(append(lines, between...), "delivered w1/s1@g0/1 "+job, "processed w1 "+job)
+	}
 	both := []string{"delivered a/s1@g0/1 " + m2, "processed a " + m2, "delivered a/s1@g0/1 " + m1, "processed a " + m1}
 	for _, c := range []struct {
 		name  string
@@ -86,19 +95,25 @@ func TestExcuses(t *testing.T) {
 		{"no worker", nil, []string{"attempt " + job, "stored " + job}},
 		{"a worker that came later", nil, []string{"attempt " + job, "stored " + job, "joined w1/s1@g0/1", "later 20s", "up g1/1"}},
 		{"a worker that was there", []Rule{Lost}, []string{"joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "later 20s", "left w1/s1"}},
-		{"all gateways ended", nil, []string{
-			"up g0/1", "joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "later 5s", "down g0/1", "up g0/2",
+		{"all gateways ended", []Rule{Lost}, []string{
+			"up g0/1", "joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "fault store", "later 5s", "down g0/1", "up g0/2",
 		}},
-		{"one gateway lived on", []Rule{Lost}, []string{
-			"up g0/1", "up g1/1", "joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "later 5s", "down g0/1", "up g0/2",
+		{"all gateways ended and all was forgotten", nil, []string{
+			"up g0/1", "joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "fault store emptied", "later 5s", "down g0/1", "up g0/2",
 		}},
-		{"all gateways ended much later", []Rule{Lost}, []string{
-			"up g0/1", "joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "later 50s", "down g0/1", "up g0/2",
+		{"all was forgotten, but one gateway lived on", []Rule{Lost}, []string{
+			"up g0/1", "up g1/1", "joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "fault store emptied", "later 5s", "down g0/1", "up g0/2",
+		}},
+		{"all was forgotten, and all gateways ended much later", []Rule{Lost}, []string{
+			"up g0/1", "joined w1/s1@g0/1", "later 5s", "attempt " + job, "stored " + job, "fault store emptied", "later 50s", "down g0/1", "up g0/2",
 		}},
 		{"missed broadcast", []Rule{Lost}, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news}},
 		{"missed broadcast, came later", nil, []string{"attempt " + news, "joined a/s1@g0/1", "stored " + news}},
 		{"missed broadcast, left", nil, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news, "left a/s1"}},
 		{"missed broadcast, told", nil, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news, "gap a/s1@g0/1"}},
+		{"missed broadcast, left long after", []Rule{Lost}, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news, "later 31s", "left a/s1"}},
+		{"missed broadcast, replaced long after", []Rule{Lost}, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news, "later 31s", "joined a/s2@g1/1"}},
+		{"missed broadcast, replaced", nil, []string{"joined a/s1@g0/1", "attempt " + news, "stored " + news, "joined a/s2@g1/1", "later 31s", "left a/s1"}},
 		{"own broadcast", nil, []string{"joined a/s1@g0/1", "attempt ag::w::a>ga::w#1", "stored ag::w::a>ga::w#1"}},
 		{"came without a session", nil, []string{"attempt " + job, "stored " + job, "delivered w1/@g0/1 " + job, "processed w1 " + job}},
 		{"came in the old session soon", nil, []string{
@@ -106,6 +121,32 @@ func TestExcuses(t *testing.T) {
 		}},
 		{"came in the old session much later", []Rule{Stale}, []string{
 			"joined a/s1@g0/1", "joined a/s2@g1/1", "later 9s", "attempt " + m1, "stored " + m1, "delivered a/s1@g0/1 " + m1, "processed a " + m1,
+		}},
+		{"came in the old session when its link was whole again", nil, []string{
+			"joined a/s1@g0/1", "fault link@g0/1", "later 3s", "joined a/s2@g1/1", "attempt " + m1, "stored " + m1,
+			"later 12s", "healed link@g0/1", "delivered a/s1@g0/1 " + m1, "processed a " + m1,
+		}},
+		{"came in the old session while its link is broken", nil, []string{
+			"joined a/s1@g0/1", "fault link@g0/1", "later 3s", "joined a/s2@g1/1", "attempt " + m1, "stored " + m1,
+			"later 12s", "delivered a/s1@g0/1 " + m1, "processed a " + m1,
+		}},
+		{"came in the old session long after its link was whole again", []Rule{Stale}, []string{
+			"joined a/s1@g0/1", "fault link@g0/1", "later 3s", "joined a/s2@g1/1", "attempt " + m1, "stored " + m1,
+			"later 12s", "healed link@g0/1", "later 9s", "delivered a/s1@g0/1 " + m1, "processed a " + m1,
+		}},
+		{"came in the old session when the link of another was whole again", []Rule{Stale}, []string{
+			"joined a/s1@g0/1", "fault link@g1/1", "later 3s", "joined a/s2@g1/1", "attempt " + m1, "stored " + m1,
+			"later 12s", "healed link@g1/1", "delivered a/s1@g0/1 " + m1, "processed a " + m1,
+		}},
+		{"a worker's order", []Rule{Reordered}, jobs("20s")},
+		{"a worker's order, soon after a fault", nil, jobs("10s")},
+		{"a worker's order, during a fault", nil, jobs("20s", "fault link")},
+		{"a worker's order, while another leaves", nil, jobs("20s", "left w2/s2")},
+		{"a worker's order, just before another leaves", nil, append(jobs("20s"), "left w2/s2")},
+		{"a worker's order, before another leaves", []Rule{Reordered}, append(jobs("20s"), "later 2s", "left w2/s2")},
+		{"a worker's positions", []Rule{Positions}, []string{
+			"joined w1/s1@g0/1", "attempt " + job, "stored " + job, "attempt " + job2, "stored " + job2,
+			"delivered w1/s1@g0/1 at=9 " + job, "processed w1 " + job, "delivered w1/s1@g0/1 at=8 " + job2, "processed w1 " + job2,
 		}},
 	} {
 		r := Judge(tell(t, c.lines...))

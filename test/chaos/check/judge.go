@@ -18,8 +18,7 @@ const (
 	// twice within a session, or to two workers as if it were new, or from two
 	// places in the log.
 	Duplicated Rule = "duplicated"
-	// Reordered: it came after a later one of its sender to its address. Workers
-	// are promised no order.
+	// Reordered: it came after a later one of its sender to its address.
 	Reordered Rule = "reordered"
 	// Foreign: somebody got what was not for it, or what nobody has sent.
 	Foreign Rule = "foreign"
@@ -67,10 +66,10 @@ type reader struct {
 	Receiver
 	session   string
 	joined    time.Duration
-	gaps      map[string]bool // addresses that the session was told gaps of; "" is all
+	stays     []*span // its sessions, which do not overlap
 	processed map[Message]bool
 	position  map[string]int64 // by address, of the session
-	came      map[pair]*seqs   // of the session, shared
+	came      map[pair]*seqs   // of the session, shared and workers
 }
 
 // pair is a sender and an address.
@@ -110,23 +109,32 @@ type judge struct {
 	order     []*message     // by first attempt
 	first     map[pair]*seqs // of first deliveries to exclusive addresses
 	joins     map[string]int
-	spans     []span          // of workers' sessions
-	open      map[string]int  // session → index in spans
-	processes map[string]span // of gateways
+	open      map[string]*span // of readers, by session
+	processes map[string]*span // of gateways
+	faults    []*span
+	suspects  []suspect
 	result    *Result
 }
 
-// span is a time; to is -1 while it lasts.
+// span is the time of a session, a process or a fault; to is -1 while it lasts.
 type span struct {
-	who      string
 	from, to time.Duration
+	gaps     map[string]bool // of a session: addresses that it was told gaps of; "" is all
+	fault    Event           // of a fault
+}
+
+// close ends a span that lasts.
+func (s *span) close(at time.Duration) {
+	if s != nil && s.to < 0 {
+		s.to = at
+	}
 }
 
 // Judge compares a history with the promises.
 func Judge(h History) *Result {
 	j := &judge{
 		h: h, addresses: map[string]*address{}, readers: map[string]*reader{}, messages: map[Message]*message{},
-		first: map[pair]*seqs{}, joins: map[string]int{}, open: map[string]int{}, processes: map[string]span{},
+		first: map[pair]*seqs{}, joins: map[string]int{}, open: map[string]*span{}, processes: map[string]*span{},
 		result: &Result{Rows: map[string]*Row{}, Faults: map[string]int{}},
 	}
 	for _, r := range h.Receivers {
@@ -142,7 +150,7 @@ func Judge(h History) *Result {
 
 func (j *judge) add(r Receiver) {
 	rd := &reader{
-		Receiver: r, processed: map[Message]bool{}, gaps: map[string]bool{}, position: map[string]int64{}, came: map[pair]*seqs{},
+		Receiver: r, processed: map[Message]bool{}, position: map[string]int64{}, came: map[pair]*seqs{},
 	}
 	j.readers[r.Name] = rd
 	join := func(name string, m mode, class string) {
@@ -213,20 +221,20 @@ func (j *judge) event(i int, e Event) {
 		j.process(i, e)
 	case Gap:
 		j.result.Gaps++
-		if r := j.readers[e.Who]; r != nil && r.session == e.Session {
-			r.gaps[e.Text] = true
+		if s := j.open[e.Session]; s != nil {
+			s.gaps[e.Text] = true
 		}
 	case Garbled:
 		j.violate(Foreign, Message{}, e.Who, i, "what came is no message of the workload: %s", e.Text)
 	case Up:
-		j.processes[e.Gateway] = span{e.Gateway, e.At, -1}
+		j.processes[e.Gateway] = &span{from: e.At, to: -1}
 	case Down:
-		if p, ok := j.processes[e.Gateway]; ok && p.to < 0 {
-			p.to = e.At
-			j.processes[e.Gateway] = p
-		}
+		j.processes[e.Gateway].close(e.At)
 	case Fault:
 		j.result.Faults[e.Who]++
+		j.faults = append(j.faults, &span{from: e.At, to: -1, fault: e})
+	case Healed:
+		j.heal(e)
 	}
 }
 
@@ -235,22 +243,20 @@ func (j *judge) join(e Event) {
 	if r == nil {
 		return
 	}
+	j.open[r.session].close(e.At) // whatever its stream still brings
 	r.session, r.joined = e.Session, e.At
-	r.gaps, r.position, r.came = map[string]bool{}, map[string]int64{}, map[pair]*seqs{}
-	if r.Workers != "" {
-		j.open[e.Session] = len(j.spans)
-		j.spans = append(j.spans, span{e.Who, e.At, -1})
-	}
+	r.position, r.came = map[string]int64{}, map[pair]*seqs{}
+	s := &span{from: e.At, to: -1, gaps: map[string]bool{}}
+	j.open[e.Session] = s
+	r.stays = append(r.stays, s)
 }
 
 func (j *judge) leave(e Event) {
 	if r := j.readers[e.Who]; r != nil && r.session == e.Session {
 		r.session = ""
 	}
-	if i, ok := j.open[e.Session]; ok {
-		j.spans[i].to = e.At
-		delete(j.open, e.Session)
-	}
+	j.open[e.Session].close(e.At)
+	delete(j.open, e.Session)
 }
 
 func (j *judge) send(i int, e Event) {

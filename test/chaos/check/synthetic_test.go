@@ -35,7 +35,7 @@ type synthetic struct {
 func newSynthetic(seed uint64) *synthetic {
 	s := &synthetic{
 		rng:      rand.New(rand.NewPCG(seed, 1)),
-		h:        History{Receivers: receivers, Race: 50 * time.Millisecond, Memory: 30 * time.Second, Fence: 8 * time.Second},
+		h:        History{Receivers: receivers, Race: 50 * time.Millisecond, Memory: 30 * time.Second, Fence: 8 * time.Second, Reach: 30 * time.Second},
 		sessions: map[string]string{}, gateway: map[string]string{}, position: map[string]int64{}, seq: map[pair]int{},
 		unacked: map[string][]Message{}, had: map[string][]string{},
 	}
