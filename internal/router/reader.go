@@ -44,18 +44,23 @@ type place struct {
 
 // pass is one run over a part of the log.
 type pass struct {
-	at    int64 // everything up to here was shown to those it serves
-	began time.Time
-	over  chan struct{} // closed when it is to end
-	seen  window        // of the consumer's goroutine
-	last  uint64        // the offset of the last entry; of its consumer
+	at       int64 // everything up to here was shown to those it serves
+	standsAt int64 // the end of the entry that is being shown; none between two
+	lingers  bool
+	began    time.Time
+	over     chan struct{} // closed when it is to end
+	back     chan struct{} // rouses it when it lingers; holds one
+	seen     window        // of the consumer's goroutine
+	last     uint64        // the offset of the last entry; of its consumer
+}
+
+func newPass() *pass {
+	return &pass{standsAt: none, over: make(chan struct{}), back: make(chan struct{}, 1)}
 }
 
 // end ends a pass. The reader's lock is held.
 func (p *pass) end() {
-	select {
-	case <-p.over:
-	default:
+	if !p.isOver() {
 		close(p.over)
 	}
 }
@@ -69,14 +74,24 @@ func (r *reader) add(rd reading) {
 	}
 	r.order++
 	r.waiting[rd] = &place{order: r.order}
+	at := rd.at()
+	for _, p := range r.passes {
+		if p != nil && !p.isOver() && p.stands(at) {
+			p.rouse()
+			return // it looks before it goes on
+		}
+	}
 	for i := range r.passes {
 		if r.passes[i] == nil {
-			r.passes[i] = &pass{over: make(chan struct{})}
+			r.passes[i] = newPass()
 			if !r.p.r.spawn(func(ctx context.Context) { r.run(ctx, i) }) {
 				r.passes[i] = nil
 			}
 			return
 		}
+	}
+	for _, p := range r.passes {
+		p.rouse() // who lingers is in the way
 	}
 }
 
@@ -133,7 +148,8 @@ func (r *reader) begin(i int) *pass {
 		r.passes[i] = nil
 		return nil
 	}
-	p := &pass{at: at, began: r.p.r.now(), over: make(chan struct{})}
+	p := newPass()
+	p.at, p.began = at, r.p.r.now()
 	first.pass = p
 	r.passes[i] = p
 	r.p.r.stats.CatchUps.Add(1)
@@ -207,6 +223,16 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 		return
 	}
 	end := endOf(e.Offset)
+	r.mu.Lock()
+	p.standsAt = end
+	r.mu.Unlock()
+	for r.stay(p, r.show(e, p, end)) {
+	}
+}
+
+// show shows an entry to everybody whom the pass serves, and reports whether
+// somebody was full.
+func (r *reader) show(e streams.Entry, p *pass, end int64) (full bool) {
 	for _, rd := range r.board(p, end) {
 		// Off the list first: its pump may add it again at once.
 		if r.p.beyondTail(end) && r.p.covers(rd.at()) {
@@ -218,6 +244,7 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 		if upTo, ok := r.p.handOn(rd, e, &p.seen); !ok {
 			r.remove(rd)
 			rd.starve(upTo)
+			full = true
 			continue
 		}
 		if at := rd.at(); at > end || r.p.covers(at) {
@@ -225,17 +252,7 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 			r.p.r.spawn(func(context.Context) { r.p.catchUp(rd) })
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.at = max(p.at, end)
-	served, behind := false, false
-	for rd, pl := range r.waiting {
-		served = served || pl.pass == p
-		behind = behind || pl.pass == nil && rd.at() < p.at
-	}
-	if !served || behind && r.p.r.now().Sub(p.began) > readerTurn {
-		p.end()
-	}
+	return full
 }
 
 // board returns whom a pass serves with the entry that ends at end. Whoever
@@ -243,10 +260,8 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 func (r *reader) board(p *pass, end int64) []reading {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-p.over:
+	if p.isOver() {
 		return nil
-	default:
 	}
 	var list []reading
 	for rd, pl := range r.waiting {

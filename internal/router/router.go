@@ -100,6 +100,7 @@ type Router struct {
 	// a statement may take, noteLimit how long a send waits for a note.
 	noteValid, noteTimeout, noteLimit time.Duration
 	cleanWindow                       time.Duration
+	linger                            time.Duration // of a pass of readers
 	retention                         time.Duration
 
 	ctx    context.Context
@@ -149,6 +150,7 @@ func New(o Options) *Router {
 	r.notes = notesWriter{r: r, wake: make(chan struct{}, 1)}
 	r.noteValid = noteValidFor(o.Presence)
 	r.noteTimeout, r.noteLimit = noteTimes(o.PublishTimeout)
+	r.linger = readerLinger
 	r.cleanWindow, r.retention = cleanWindow(o.PublishTimeout), o.Retention
 	r.members = newMembers(r.now, o.Members)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
