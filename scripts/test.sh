@@ -11,8 +11,18 @@ for name in $(env | sed -n 's/^\(AETHER_[A-Za-z0-9_]*\)=.*/\1/p'); do
 	unset "$name"
 done
 
-if [ "$#" = 0 ]; then
-	set -- ./...
-fi
 # Two packages at a time: several of them start a broker.
-CGO_ENABLED=1 exec go test -race -p 2 -timeout 15m "$@"
+run() {
+	CGO_ENABLED=1 go test -race -p 2 -timeout 15m "$@"
+}
+
+if [ "$#" != 0 ]; then
+	run "$@"
+	exit
+fi
+# By itself: test/e2e measures how soon everything works again after a fault.
+failed=0
+# shellcheck disable=SC2046
+run $(go list ./... | grep -v /test/e2e) || failed=1
+run ./test/e2e || failed=1
+exit "$failed"

@@ -25,7 +25,7 @@ func TestDevFaults(t *testing.T) {
 }
 
 func TestServeFaults(t *testing.T) {
-	t.Parallel()
+	alone(t)
 	f := &faults{broker: testservices.NewBroker(t)}
 	f.proxy = faultproxy.New(t, fmt.Sprintf("127.0.0.1:%d", f.broker.StreamPort()))
 	f.gateway = startServe(t, fmt.Sprintf("rabbitmq-stream://guest:guest@%s/%%2f", f.proxy.Addr()), testservices.Postgres(t).URL())

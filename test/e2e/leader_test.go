@@ -12,7 +12,7 @@ import (
 // the others take over, all subscriptions are back soon after, nothing with a
 // receipt is lost and nothing comes twice.
 func TestLeaderKilled(t *testing.T) {
-	t.Parallel()
+	alone(t)
 	const ws = "leader"
 	cluster := testservices.NewRabbitCluster(t, nil)
 	g := startServe(t, cluster.URLs(), testservices.Postgres(t).URL(), withOps, "AETHER_STREAMS_PARTITIONS=2")

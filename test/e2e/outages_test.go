@@ -41,7 +41,7 @@ var outages = []outage{
 // partition and why, sessions stay; soon after the end of it everything works
 // again, once, and nothing has piled up.
 func TestBrokerOutages(t *testing.T) {
-	t.Parallel()
+	alone(t)
 	f := newFaults(t, testservices.Postgres(t).URL())
 	for _, o := range outages {
 		t.Run(o.name, func(t *testing.T) { o.play(t, f) })

@@ -13,6 +13,14 @@ import (
 // longVariable asks for the long form of tests that have one.
 const longVariable = "AETHER_TEST_LONG"
 
+// long chooses between the short and the long form of a test.
+func long(short, long int) int {
+	if os.Getenv(longVariable) != "" {
+		return long
+	}
+	return short
+}
+
 // recovery is how soon after the end of a fault everything works again: what
 // docs/guarantees.md promises. A broker's start ends when it serves its streams.
 const recovery = 15 * time.Second
@@ -82,11 +90,8 @@ func (s *subscribers) once() {
 // twice, readiness is honest, and nothing piles up. AETHER_TEST_LONG=1 makes it
 // 20 times.
 func TestRow16BrokerRestarts(t *testing.T) {
-	t.Parallel()
-	rounds := 5
-	if os.Getenv(longVariable) != "" {
-		rounds = 20
-	}
+	alone(t)
+	rounds := long(5, 20)
 	const ws = "restarts"
 	f := newFaults(t, testservices.Postgres(t).URL())
 	subs := subscribe(t, f.gateway, ws)

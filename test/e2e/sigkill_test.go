@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -108,10 +107,7 @@ func (s *stubborn) dial(ctx context.Context) (*wire, error) {
 // several times.
 func TestRow17RandomKills(t *testing.T) {
 	t.Parallel()
-	rounds := 4
-	if os.Getenv(longVariable) != "" {
-		rounds = 20
-	}
+	rounds := long(4, 20)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("the seed is %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))

@@ -40,7 +40,7 @@ func resumes(old *peer) option {
 }
 
 func TestTwoGateways(t *testing.T) {
-	t.Parallel()
+	alone(t)
 	d := startTwo(t)
 	for _, c := range []struct {
 		name string
@@ -91,7 +91,7 @@ func testResumeElsewhere(t *testing.T, d *two) {
 // Of twenty clients that race for an identity over two gateways one wins.
 func testRace(t *testing.T, d *two) {
 	ws := workspace(t)
-	for round := range 10 {
+	for round := range long(10, 50) {
 		id := agent(ws, "i", fmt.Sprint(round))
 		init, err := id.frame()
 		check(t, err)
@@ -193,7 +193,7 @@ func testHolderKilled(t *testing.T, d *two) {
 // other gateway.
 func testManyTerminated(t *testing.T, d *two) {
 	ws := workspace(t)
-	const streams = 300
+	streams := long(300, 1000)
 	peers := make([]*peer, streams)
 	for i := range peers {
 		peers[i] = connect(t, d.a, agent(ws, "i", fmt.Sprint(i)), client(1000))
