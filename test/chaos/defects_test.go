@@ -1,6 +1,8 @@
 package chaos
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -10,22 +12,29 @@ import (
 	"github.com/aether-gateway/gateway/test/chaos/check"
 )
 
-// A gateway that spoils one message in some hundred is found out, each defect
-// by its own rule; the same build without a defect is not reported.
+// A gateway that spoils one message in so many is found out, each defect by its
+// own rule; the same build without a defect is not reported. AETHER_TEST_LONG=1
+// makes it one in 10,000.
 func TestDefects(t *testing.T) {
+	every, pace := 150, 10*time.Millisecond
+	if os.Getenv("AETHER_TEST_LONG") != "" {
+		every, pace = 10_000, time.Millisecond
+	}
 	for _, defect := range []struct {
-		value string
-		rule  check.Rule
+		kind string
+		rule check.Rule
 	}{
 		{"", ""},
-		{"lose:150", check.Lost},
-		{"double:150", check.Duplicated},
-		{"reorder:150", check.Reordered},
-		{"misdeliver:150", check.Foreign},
+		{"lose", check.Lost},
+		{"double", check.Duplicated},
+		{"reorder", check.Reordered},
+		{"misdeliver", check.Foreign},
 	} {
-		t.Run(defect.value, func(t *testing.T) {
-			t.Parallel()
-			result := spoiled(t, defect.value, defect.rule)
+		t.Run(defect.kind, func(t *testing.T) {
+			if every < 1000 {
+				t.Parallel()
+			}
+			result := spoiled(t, spoiling{defect.kind, every}, pace, defect.rule)
 			got := map[check.Rule]int{}
 			for _, v := range result.Violations {
 				got[v.Rule]++
@@ -44,10 +53,16 @@ func TestDefects(t *testing.T) {
 	}
 }
 
+// spoiling is what a gateway does to one message in so many.
+type spoiling struct {
+	kind  string
+	every int
+}
+
 // spoiled runs the workload, without faults, on one gateway with a defect, until
 // enough was delivered, or until that is reported which should be. What is lost
 // is known only in the end.
-func spoiled(t *testing.T, defect string, rule check.Rule) *check.Result {
+func spoiled(t *testing.T, defect spoiling, pace time.Duration, rule check.Rule) *check.Result {
 	t.Helper()
 	rec := newRecorder()
 	n := &node{
@@ -56,18 +71,19 @@ func spoiled(t *testing.T, defect string, rule check.Rule) *check.Result {
 	}
 	n.clients = faultproxy.New(t, local(n.grpc))
 	n.args = []string{"dev", "--data-dir", t.TempDir(), "--grpc-addr", local(n.grpc), "--http-addr", local(n.http)}
-	n.env = append([]string{"AETHER_JWT_KEY_FILE=" + keyFile(), "AETHER_CHAOS_DEFECT=" + defect}, settings...)
+	n.env = append([]string{"AETHER_JWT_KEY_FILE=" + keyFile(), fmt.Sprintf("AETHER_CHAOS_DEFECT=%s:%d", defect.kind, defect.every)}, settings...)
 	t.Cleanup(n.finish)
 	n.start()
 	n.awaitReady(patience)
-	w := newWorkload(t, rec, []*node{n}, 1, 10*time.Millisecond)
+	w := newWorkload(t, rec, []*node{n}, 1, pace)
 	t.Cleanup(w.cancel)
 	w.start()
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(time.Duration(defect.every) * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+	limit := patience + time.Duration(defect.every)*30*time.Millisecond
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); <-tick.C {
 		h := rec.history()
-		if delivered(h) > 2000 || rule != check.Lost && reported(h, rule) {
+		if delivered(h) > 14*defect.every || rule != check.Lost && reported(h, rule) {
 			break
 		}
 	}
