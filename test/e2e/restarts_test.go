@@ -91,7 +91,7 @@ func (s *subscribers) once() {
 // 20 times.
 func TestRow16BrokerRestarts(t *testing.T) {
 	alone(t)
-	rounds := long(5, 20)
+	rounds := long(3, 20)
 	const ws = "restarts"
 	f := newFaults(t, testservices.Postgres(t).URL())
 	subs := subscribe(t, f.gateway, ws)
