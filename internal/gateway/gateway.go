@@ -30,7 +30,10 @@ type Options struct {
 	Positions router.Store
 	// Members keeps who is a member of which workspace; nil keeps it in memory
 	// only.
-	Members  store.Members
+	Members store.Members
+	// Feed says when copies of what the store keeps are to be refreshed; nil:
+	// they are once a second.
+	Feed     store.Feed
 	Verifier *auth.Verifier
 	// Presence is this gateway among its peers; nil: it is alone. The gateway
 	// starts it with [Gateway.Join] and closes it.
@@ -83,7 +86,7 @@ func New(o Options) *Gateway {
 	}
 	g := &Gateway{Presence: o.Presence}
 	g.Router = router.New(router.Options{
-		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Logger: o.Logger,
+		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Feed: o.Feed, Logger: o.Logger,
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 		Retention: o.Retention,

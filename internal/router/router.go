@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/claims"
+	"github.com/aether-gateway/gateway/internal/mirror"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
@@ -26,9 +27,6 @@ const (
 
 	commitInterval = time.Second
 	markInterval   = time.Second
-	// membersInterval is how old what this gateway knows of memberships may
-	// be; a revocation takes effect within twice that.
-	membersInterval = time.Second
 	// tailTimeout is how long the tail may lag behind what is confirmed
 	// before it is opened anew.
 	tailTimeout = 5 * time.Second
@@ -57,7 +55,10 @@ type Options struct {
 	// Members keeps which users are in which workspaces. Nil: what this
 	// process learns is all there is.
 	Members store.Members
-	Logger  *slog.Logger
+	// Feed says when the store's copies here are to be refreshed; nil: they are
+	// once a second.
+	Feed   store.Feed
+	Logger *slog.Logger
 	// Now is the wall clock; default [time.Now].
 	Now func() time.Time
 	// MaxPayload is the largest payload in bytes; default 1,000,000.
@@ -93,6 +94,7 @@ type Router struct {
 	fencing        fencing
 	claimer        *claimer // nil if no other gateway can be
 	members        *Members
+	copies         []*mirror.Copy // of what the store keeps
 	stats          Stats
 	repeats        repeats
 	notes          notesWriter
@@ -170,7 +172,7 @@ func New(o Options) *Router {
 		p.start(o)
 	}
 	r.spawn(r.run)
-	r.spawn(r.followMembers)
+	r.keepCopies(o)
 	r.spawn(r.checkFirst)
 	r.spawn(r.commitAll)
 	r.spawn(r.notes.run)
@@ -257,29 +259,21 @@ func (r *Router) commitAll(ctx context.Context) {
 	}
 }
 
-// followMembers keeps the copy of who is a member up to date.
-func (r *Router) followMembers(ctx context.Context) {
-	known := false
-	for {
-		if r.refreshMembers(ctx) && !known {
-			known = true
-			r.partReady()
-		}
-		if !wait(ctx, membersInterval) {
-			return
-		}
+// keepCopies begins to keep the router's copies of the store up to date. It is
+// ready when all are known.
+func (r *Router) keepCopies(o Options) {
+	keep := func(name string, refresh func(context.Context) error, subjects ...store.Subject) {
+		c := mirror.Keep(mirror.Options{Name: name, Feed: o.Feed, Subjects: subjects, Refresh: refresh, Logger: r.log})
+		r.copies = append(r.copies, c)
+		r.spawn(func(ctx context.Context) {
+			select {
+			case <-c.Known():
+				r.partReady()
+			case <-ctx.Done():
+			}
+		})
 	}
-}
-
-// refreshMembers reports whether the copy is up to date.
-func (r *Router) refreshMembers(ctx context.Context) bool {
-	bounded, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	err := r.members.refresh(bounded)
-	if err != nil && ctx.Err() == nil {
-		r.log.Warn("who is a member of which workspace could not be read", "error", err)
-	}
-	return err == nil
+	keep("members", r.members.refresh, store.SubjectMembers)
 }
 
 // run looks after the partitions.
@@ -403,6 +397,9 @@ func (r *Router) Close(ctx context.Context) error {
 	}
 	errs = append(errs, r.dead.close(ctx))
 	r.cancel()
+	for _, c := range r.copies {
+		c.Close()
+	}
 	for _, p := range r.parts {
 		p.tail.Close()
 	}

@@ -65,6 +65,7 @@ type Store interface {
 	Marks
 	Members
 	Placement
+	Feed
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

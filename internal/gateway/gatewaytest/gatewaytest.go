@@ -67,7 +67,7 @@ func Shared(tb testing.TB) Option {
 	tb.Cleanup(openEmbedded(tb, tb.TempDir(), &shared))
 	return func(o *gateway.Options) {
 		o.Driver, o.Placement = shared.Driver, shared.Placement
-		o.Positions, o.Members = shared.Positions, shared.Members
+		o.Positions, o.Members, o.Feed = shared.Positions, shared.Members, shared.Feed
 	}
 }
 
@@ -138,7 +138,7 @@ func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func
 	}
 	driver, err := embedded.Open(file, embedded.Options{Partitions: o.Placement.Count(), Extra: 1})
 	check(tb, err)
-	o.Driver, o.Positions, o.Members = driver, positions, positions
+	o.Driver, o.Positions, o.Members, o.Feed = driver, positions, positions, positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()

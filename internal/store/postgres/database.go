@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/tables"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -61,6 +62,12 @@ func (c conn) Query(query string, args []any, row func(tables.Scan) error) error
 func (c conn) Exec(query string, args ...any) (int64, error) {
 	tag, err := c.q.Exec(c.ctx, query, args...)
 	return tag.RowsAffected(), err
+}
+
+// Changed implements [tables.Writer].
+func (c conn) Changed(subject store.Subject) error {
+	_, err := c.q.Exec(c.ctx, "select pg_notify($1, $2)", channel, string(subject))
+	return err
 }
 
 // Bulk implements [tables.Writer]: always one statement.

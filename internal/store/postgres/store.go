@@ -32,9 +32,10 @@ type Options struct {
 // concurrent use.
 type Store struct {
 	*tables.Tables
-	pool   *pgxpool.Pool
-	secret secret
-	o      Options
+	pool     *pgxpool.Pool
+	secret   secret
+	o        Options
+	listener listener
 }
 
 var _ store.Store = (*Store)(nil)
@@ -66,6 +67,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	setDefault(c.RuntimeParams, "application_name", "aether-gateway")
 
 	s := &Store{secret: newSecret(c), o: o}
+	s.listener.s = s
 	s.Tables = tables.New(database{s}, tables.Options{Now: o.Now})
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, s.secret.wrap("open", err)
@@ -131,6 +133,7 @@ func (s *Store) Ping(ctx context.Context) error { return s.call(ctx, "ping", s.p
 
 // Close implements [store.Store]. It waits for the calls that run.
 func (s *Store) Close() error {
+	s.listener.close()
 	s.pool.Close()
 	return nil
 }

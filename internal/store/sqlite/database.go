@@ -5,12 +5,17 @@ import (
 	"database/sql"
 
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/store/feed"
 	"github.com/aether-gateway/gateway/internal/store/tables"
 )
 
 // database is the [tables.DB] of a store. All that it writes at once is a job
 // of the file's one writer, and so a transaction.
-type database struct{ file *sqlitefile.File }
+type database struct {
+	file *sqlitefile.File
+	hub  *feed.Hub
+}
 
 // batch rows take the writer some 5 ms, so that it does not keep the log
 // waiting.
@@ -23,7 +28,15 @@ func (d database) Read(ctx context.Context, what string, fn func(tables.Reader) 
 
 // Write implements [tables.DB].
 func (d database) Write(ctx context.Context, what string, fn func(tables.Writer) error) error {
-	return failed(what, d.file.Write(ctx, func(tx *sqlitefile.Tx) error { return fn(writer{tx}) }))
+	var w *writer
+	err := d.file.Write(ctx, func(tx *sqlitefile.Tx) error {
+		w = &writer{tx: tx}
+		return fn(w)
+	})
+	if err == nil {
+		d.hub.Changed(w.changed...)
+	}
+	return failed(what, err)
 }
 
 // Transact implements [tables.DB].
@@ -57,10 +70,13 @@ func each(rows *sql.Rows, row func(tables.Scan) error) error {
 }
 
 // writer is a [tables.Writer] for one job.
-type writer struct{ tx *sqlitefile.Tx }
+type writer struct {
+	tx      *sqlitefile.Tx
+	changed []store.Subject
+}
 
 // Query implements [tables.Reader].
-func (w writer) Query(query string, args []any, row func(tables.Scan) error) error {
+func (w *writer) Query(query string, args []any, row func(tables.Scan) error) error {
 	rows, err := w.tx.Query(query, args...)
 	if err != nil {
 		return err
@@ -69,7 +85,7 @@ func (w writer) Query(query string, args []any, row func(tables.Scan) error) err
 }
 
 // Exec implements [tables.Writer].
-func (w writer) Exec(query string, args ...any) (int64, error) {
+func (w *writer) Exec(query string, args ...any) (int64, error) {
 	result, err := w.tx.Exec(query, args...)
 	if err != nil {
 		return 0, err
@@ -77,9 +93,15 @@ func (w writer) Exec(query string, args ...any) (int64, error) {
 	return result.RowsAffected()
 }
 
+// Changed implements [tables.Writer].
+func (w *writer) Changed(subject store.Subject) error {
+	w.changed = append(w.changed, subject)
+	return nil
+}
+
 // Bulk implements [tables.Writer], a row at a time: arrays, which SQLite would
 // have to take as JSON, were not faster.
-func (w writer) Bulk(b *tables.Bulk, n int, row func(tables.Scan) error, args ...any) (int64, error) {
+func (w *writer) Bulk(b *tables.Bulk, n int, row func(tables.Scan) error, args ...any) (int64, error) {
 	var total int64
 	values := make([]any, len(args))
 	for i := range n {

@@ -9,11 +9,13 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/store/feed"
 	"github.com/aether-gateway/gateway/internal/store/migrate"
 	"github.com/aether-gateway/gateway/internal/store/tables"
 )
@@ -27,6 +29,7 @@ type Options struct {
 // Store is a [store.Store] in a SQLite file. It is safe for concurrent use.
 type Store struct {
 	*tables.Tables
+	hub  *feed.Hub
 	file *sqlitefile.File
 }
 
@@ -51,7 +54,22 @@ func Open(ctx context.Context, file *sqlitefile.File, o Options) (*Store, error)
 	if err != nil {
 		return nil, failed("open", err)
 	}
-	return &Store{Tables: tables.New(database{file}, tables.Options{Now: o.Now, Batch: batch}), file: file}, nil
+	// All who have the file open share it, and so what they tell each other.
+	shared, err := file.Shared("store feed", func() (any, error) { return &feed.Hub{}, nil })
+	if err != nil {
+		return nil, failed("open", err)
+	}
+	hub, ok := shared.(*feed.Hub)
+	if !ok {
+		return nil, failed("open", errors.New("what the file's users share is something else"))
+	}
+	return &Store{Tables: tables.New(database{file, hub}, tables.Options{Now: o.Now, Batch: batch}), hub: hub, file: file}, nil
+}
+
+// Follow implements [store.Feed]. All that writes is in this process, so that
+// nothing can be missed.
+func (s *Store) Follow(subjects ...store.Subject) (changed <-chan struct{}, stop func()) {
+	return s.hub.Follow(subjects...)
 }
 
 // Ping implements [store.Store].

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/aether-gateway/gateway/internal/store"
 )
 
 // DB runs statements on one engine. A function that it is given may be run
@@ -40,6 +42,9 @@ type Writer interface {
 	// is called for each row of the answer. Bulk returns how many rows were
 	// changed if row is nil.
 	Bulk(b *Bulk, n int, row func(Scan) error, args ...any) (int64, error)
+	// Changed has those who follow the subject told, when the transaction is
+	// visible and only if it becomes so. It is for [DB.Transact].
+	Changed(subject store.Subject) error
 }
 
 // Bulk is a statement for many rows, as two texts with the same parameters: an
@@ -146,4 +151,12 @@ func (t *Tables) counts(ctx context.Context, what, query string) (map[string]int
 		return nil, err
 	}
 	return counts, nil
+}
+
+// tell has the followers of a subject told if a statement has changed rows.
+func tell(w Writer, changed int64, err error, subject store.Subject) error {
+	if err != nil || changed == 0 {
+		return err
+	}
+	return w.Changed(subject)
 }

@@ -74,8 +74,8 @@ func (t *Tables) LearnMembership(ctx context.Context, user string, workspaces []
 			for i := range numbers {
 				numbers[i] = last - int64(len(batch)-1-i)
 			}
-			_, err = w.Bulk(learnMembers, len(batch), nil, user, batch, expires, numbers, now)
-			return err
+			changed, err := w.Bulk(learnMembers, len(batch), nil, user, batch, expires, numbers, now)
+			return tell(w, changed, err, store.SubjectMembers)
 		})
 		if err != nil {
 			return err
@@ -104,8 +104,8 @@ func (t *Tables) RuleMembership(ctx context.Context, user, workspace string, r s
 		if err != nil {
 			return err
 		}
-		_, err = w.Exec(ruleMember, user, workspace, int64(r), number, now)
-		return err
+		changed, err := w.Exec(ruleMember, user, workspace, int64(r), number, now)
+		return tell(w, changed, err, store.SubjectMembers)
 	})
 }
 
