@@ -304,4 +304,46 @@ func TestTokenSource(t *testing.T) {
 			g.close(c, p)
 		})
 	})
+	t.Run("goes on until the gateway takes one", func(t *testing.T) {
+		bubble(t, func(t *testing.T, g *gateway) {
+			// The same one again, one that is refused, none, and a good one.
+			o, tokens, asked := g.options(), []string{"first", "first", "second", "", "third", "third"}, 0
+			o.Token = ""
+			o.TokenSource = func(context.Context) (string, error) {
+				tok := tokens[asked]
+				if asked++; tok == "" {
+					return "", errors.New("vault is sealed")
+				}
+				return tok, nil
+			}
+			c, p := g.connect(o, g.welcome)
+			soon := time.Now().Add(8 * time.Second)
+			expiring := &aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_CredentialExpiring{
+				CredentialExpiring: &aetherv1.CredentialExpiring{ExpiresAtMs: soon.UnixMilli()},
+			}}
+			p.send(expiring)
+			p.send(expiring) // while one is under way
+			shown := func() string { return p.next().GetReauthenticate().GetCredentials()["authorization"] }
+			if got := shown(); got != "Bearer second" {
+				t.Fatalf("renewed with %q", got)
+			}
+			p.send(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Error{Error: &aetherv1.ErrorResponse{
+				Code: "ERR_PERMISSION_DENIED", Details: map[string]string{"frame": "reauthenticate"},
+			}}})
+			if got := shown(); got != "Bearer third" {
+				t.Fatalf("renewed with %q", got)
+			}
+			if !time.Now().Before(soon) {
+				t.Errorf("a good one came too late, at %s", time.Now())
+			}
+			p.send(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Reauthenticated{
+				Reauthenticated: &aetherv1.Reauthenticated{ExpiresAtMs: soon.Add(time.Hour).UnixMilli()},
+			}})
+			p.quiet()
+			if asked != 5 {
+				t.Errorf("asked %d times", asked)
+			}
+			g.close(c, p)
+		})
+	})
 }

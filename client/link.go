@@ -39,8 +39,8 @@ type link struct {
 	heard  atomic.Int64 // when the last frame came, as a duration since began
 	tasks  sync.WaitGroup
 
-	draining   atomic.Bool  // the gateway is going: write no new sends
-	renewing   atomic.Bool  // a new credential is being fetched
+	draining   atomic.Bool // the gateway is going: write no new sends
+	renewals   *renewals
 	comeBackAt atomic.Int64 // the gateway's hint, as a duration since began
 }
 
@@ -55,7 +55,7 @@ func (c *Client) open(ctx context.Context, resume string) (*link, error) {
 	if err != nil {
 		return nil, &Error{Code: CodeInvalidArgument, Message: err.Error(), terminal: true, cause: err}
 	}
-	l := &link{c: c, conn: conn, wakeup: make(chan struct{}, 1), raw: make(chan *rawFrame)}
+	l := &link{c: c, conn: conn, wakeup: make(chan struct{}, 1), raw: make(chan *rawFrame), renewals: newRenewals(credential)}
 	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
 	if err := l.handshake(ctx, c.init(credential, resume)); err != nil {
 		l.cancel(err)
@@ -186,7 +186,7 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		c.sends.stored(f.Receipt)
 	case *aetherv1.DownstreamMessage_Error:
 		e := fromResponse(f.Error)
-		if !c.sends.refuse(f.Error.GetRequestId(), e) {
+		if !c.sends.refuse(f.Error.GetRequestId(), e) && !l.renewals.refused(e) {
 			// It has no request id; what names it is in the details, if anything.
 			e.To, e.MessageID = e.Details["topic"], e.Details["message_id"]
 			c.notices.put(Refused{Err: e})
@@ -200,12 +200,14 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 	case *aetherv1.DownstreamMessage_Gap:
 		c.notices.put(Gap{Topic: f.Gap.GetTopic(), Reason: gapReason(f.Gap.GetReason()), Dropped: f.Gap.GetDropped()})
 	case *aetherv1.DownstreamMessage_CredentialExpiring:
-		c.notices.put(CredentialExpiring{At: time.UnixMilli(f.CredentialExpiring.GetExpiresAtMs())})
-		if c.opts.TokenSource != nil && l.renewing.CompareAndSwap(false, true) {
-			l.tasks.Go(l.renew)
+		at := time.UnixMilli(f.CredentialExpiring.GetExpiresAtMs())
+		c.notices.put(CredentialExpiring{At: at})
+		if c.opts.TokenSource != nil && l.renewals.begin() {
+			l.tasks.Go(func() { l.renew(at) })
 		}
 	case *aetherv1.DownstreamMessage_Reauthenticated:
 		c.renewed(f.Reauthenticated.GetExpiresAtMs())
+		l.renewals.answer(nil)
 	default:
 		c.notices.put(Frame{Frame: frame})
 	}
@@ -267,30 +269,6 @@ func (l *link) watch() {
 			return
 		}
 		if !pause(l.ctx, limit-silent) {
-			return
-		}
-	}
-}
-
-// renew fetches a new credential and hands it to the gateway.
-func (l *link) renew() {
-	defer l.renewing.Store(false)
-	b := backoff{least: time.Second, most: time.Minute}
-	for {
-		credential, err := l.c.credential(l.ctx)
-		if err == nil {
-			frame := &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Reauthenticate{
-				Reauthenticate: &aetherv1.Reauthenticate{Credentials: credential},
-			}}
-			if err = l.sendFrame(l.ctx, frame); err == nil {
-				return
-			}
-		}
-		if l.ctx.Err() != nil {
-			return
-		}
-		l.c.opts.Logger.Warn("no new credential", "identity", l.c.opts.Identity.String(), "error", err)
-		if !pause(l.ctx, b.next(0)) {
 			return
 		}
 	}

@@ -170,6 +170,8 @@ func (g *running) counts() metrics.Counts {
 		Up: upNow(g.health.Last()), Unwritable: log.Unwritable, Unreadable: log.Unreadable,
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),
 		TurnedAway: s.TurnedAway.Load(), Resumed: s.Resumed.Load(), TakenOver: s.TakenOver.Load(), Superseded: s.Superseded.Load(), Fenced: s.Fenced.Load(),
+		Reauthenticated: s.Reauthenticated.Load(), ReauthenticationsRefused: s.ReauthenticationsRefused.Load(),
+		CredentialsExpired: s.CredentialsExpired.Load(), CredentialsRevoked: s.CredentialsRevoked.Load(),
 		Stored: r.Stored.Load(), Duplicates: r.Duplicates.Load(), RefusedSends: r.Refused.Load(), Failed: r.Failed.Load(),
 		Live: r.Live.Load(), Shared: r.Shared.Load(), Redelivered: r.Redelivered.Load(), Expired: r.Expired.Load(), GivenUp: r.GivenUp.Load(),
 		CatchUps: r.CatchUps.Load(), PositionsCommitted: r.Commits.Load(), CommitFailures: r.CommitFailures.Load(),

@@ -33,6 +33,9 @@ var (
 	ErrAudience       error = &refusal{codes.Unauthenticated, "the token is for another audience"}
 	ErrClaims         error = &refusal{codes.Unauthenticated, "the token's claims make no usable identity"}
 
+	// ErrRevoked: it was good until it was taken back.
+	ErrRevoked error = &refusal{codes.Unauthenticated, "the credential was revoked"}
+
 	// ErrNotCovered: the token is good, but the connection claims more than it
 	// proves.
 	ErrNotCovered error = &refusal{codes.PermissionDenied, "the credential does not cover this identity"}

@@ -43,6 +43,8 @@ type Options struct {
 	Boot    router.Boot
 	Logger  *slog.Logger
 	Version string
+	// Now is the clock by which credentials expire; default [time.Now].
+	Now func() time.Time
 
 	MaxPayload     int
 	RingBytes      int
@@ -92,7 +94,7 @@ func New(o Options) *Gateway {
 		Retention: o.Retention,
 	})
 	g.Sessions = session.NewManager(session.Options{
-		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version,
+		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes,

@@ -16,6 +16,8 @@ type Counts struct {
 	Connects, Refused, Ended, SlowReaders  uint64 // sessions
 	TurnedAway                             uint64 // connections
 	Resumed, TakenOver, Superseded, Fenced uint64 // sessions, by what became of their leases
+	// Sessions, by what became of their credentials.
+	Reauthenticated, ReauthenticationsRefused, CredentialsExpired, CredentialsRevoked uint64
 
 	Stored, Duplicates, RefusedSends, Failed uint64 // sends, by outcome
 	Live, Shared                             uint64 // deliveries, by the way they took
@@ -80,6 +82,20 @@ var table = []metric{
 			func(c *Counts) uint64 { return c.Resumed }, func(c *Counts) uint64 { return c.TakenOver },
 			func(c *Counts) uint64 { return c.Superseded }, func(c *Counts) uint64 { return c.Fenced },
 		),
+	},
+	{
+		Family{
+			Name: "aether_reauthentications_total", Type: "counter", Help: "New credentials for sessions that go on, by what became of them.",
+			Label: "outcome", Values: []string{"accepted", "refused"},
+		},
+		numbers(func(c *Counts) uint64 { return c.Reauthenticated }, func(c *Counts) uint64 { return c.ReauthenticationsRefused }),
+	},
+	{
+		Family{
+			Name: "aether_sessions_put_out_total", Type: "counter", Help: "Sessions that ended because their credential did.",
+			Label: "reason", Values: []string{"expired", "revoked"},
+		},
+		numbers(func(c *Counts) uint64 { return c.CredentialsExpired }, func(c *Counts) uint64 { return c.CredentialsRevoked }),
 	},
 	{
 		Family{Name: "aether_session_ends_total", Type: "counter", Help: "Sessions that ended."},

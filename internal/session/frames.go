@@ -33,6 +33,18 @@ func signalFrame(kind aetherv1.Signal_SignalType, reason, code string, after tim
 	}})
 }
 
+func expiringFrame(atMs int64) []byte {
+	return frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_CredentialExpiring{
+		CredentialExpiring: &aetherv1.CredentialExpiring{ExpiresAtMs: atMs},
+	}})
+}
+
+func reauthenticatedFrame(atMs int64) []byte {
+	return frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Reauthenticated{
+		Reauthenticated: &aetherv1.Reauthenticated{ExpiresAtMs: atMs},
+	}})
+}
+
 func gapFrame(g *aetherv1.HistoryGap) []byte {
 	return frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Gap{Gap: g}})
 }
@@ -62,7 +74,7 @@ func (s *Session) greet() error {
 		SessionId: s.id, Resumed: s.resumed, AssignedId: s.assigned, ServerVersion: s.m.o.Version,
 		NegotiatedExtensions: s.extensions, InitialConnectionUnixMs: s.since.UnixMilli(),
 		MaxPayloadBytes: uint64(s.m.o.Router.MaxPayload()), HeartbeatIntervalMs: s.m.o.HeartbeatInterval.Milliseconds(),
-		CredentialExpiresAtMs: s.expires.UnixMilli(), Epoch: s.lease.Epoch,
+		CredentialExpiresAtMs: s.life.held.Load().expiresAtMs(), Epoch: s.lease.Epoch,
 	}
 	if err := s.write(frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_ConnectionAck{ConnectionAck: ack}})); err != nil {
 		return err

@@ -122,9 +122,13 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	if err != nil {
 		return nil, err
 	}
-	principal, credential, err := m.authenticate(ctx, st, init, id)
+	presented, err := auth.FromMetadataAndInit(st.Authorization(), init.GetCredentials())
 	if err != nil {
-		return nil, err
+		return nil, status.Error(auth.Code(err), err.Error())
+	}
+	principal, credential, err := m.authenticate(ctx, presented, id)
+	if err != nil {
+		return nil, status.Error(auth.Code(err), err.Error())
 	}
 	extensions, err := negotiate(init.GetExtensions())
 	if err != nil {
@@ -140,7 +144,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		return nil, status.Error(codes.Unavailable, "the gateway is starting; connect again in a moment")
 	}
 	s := &Session{
-		m: m, st: st, id: uuid.NewString(), principal: principal, expires: credential.ExpiresAt,
+		m: m, st: st, id: uuid.NewString(), principal: principal,
 		extended: init.GetDelivery() != nil, since: m.o.Now(), extensions: extensions,
 		ended: make(chan struct{}), flush: make(chan struct{}), pumped: make(chan struct{}), left: make(chan struct{}),
 	}
@@ -150,8 +154,8 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 			return nil, err
 		}
 	}
-	s.identity = id.String()
-	s.kind = id.Kind
+	s.identity, s.kind, s.claim = id.String(), id.Kind, id
+	s.life.held.Store(hold(credential, m.o.Now()))
 	ends := m.o.Router.Ends() // before the lease: what comes later is not noted
 	grant, err := m.claim(ctx, s, resume)
 	if err != nil {
@@ -176,44 +180,57 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		s.leave(cause{})
 		return nil, err
 	}
-	if s.lost() { // before the manager could be told
+	if s.lost() || s.isRevoked() { // before the manager could be told
 		s.leave(cause{})
 		return nil, s.why.err
 	}
 	return s, nil
 }
 
-func (m *Manager) authenticate(ctx context.Context, st Stream, init *aetherv1.InitConnection, id auth.Identity) (acl.Principal, *auth.Credential, error) {
-	presented, err := auth.FromMetadataAndInit(st.Authorization(), init.GetCredentials())
-	if err != nil {
-		return acl.Principal{}, nil, status.Error(auth.Code(err), err.Error())
-	}
+// authenticate verifies a credential and binds an identity to it. Its errors are
+// those of package auth.
+func (m *Manager) authenticate(ctx context.Context, presented auth.Presented, id auth.Identity) (acl.Principal, *auth.Credential, error) {
 	credential, err := m.o.Verifier.Verify(ctx, presented.Token())
 	if err != nil {
-		return acl.Principal{}, nil, status.Error(auth.Code(err), err.Error())
+		return acl.Principal{}, nil, err
 	}
 	principal, err := credential.Bind(id)
 	if err != nil {
-		return acl.Principal{}, nil, status.Error(auth.Code(err), err.Error())
+		return acl.Principal{}, nil, err
 	}
-	return principal, credential, nil
+	return principal, credential, m.revoked(credential, id.String())
+}
+
+// revoked returns an error if a credential counts no more.
+func (m *Manager) revoked(c *auth.Credential, identity string) error {
+	if m.o.Revocations == nil {
+		return nil
+	}
+	return m.o.Revocations.Revoked(c, identity)
 }
 
 // admit records what a user's token says of their membership, and refuses a
 // workspace that they are kept out of all the same.
 func (m *Manager) admit(ctx context.Context, p *acl.Principal, id auth.Identity, until time.Time) error {
-	if id.Kind != acl.User {
-		return nil
-	}
-	members := m.o.Router.Members()
-	if err := members.Learn(ctx, id.UserID, p.Workspaces.Names(), until); err != nil {
-		m.o.Logger.Warn("a membership could not be stored", "user", id.UserID, "error", err)
+	if err := m.learn(ctx, p, id, until); err != nil {
 		return status.Error(codes.Unavailable, "the membership could not be stored; connect again")
 	}
-	if p.Workspace != "" && !members.InWorkspace(id.UserID, p.Workspace) {
+	if id.Kind == acl.User && p.Workspace != "" && !m.o.Router.Members().InWorkspace(id.UserID, p.Workspace) {
 		return status.Errorf(codes.PermissionDenied, "the user is no member of workspace %q", p.Workspace)
 	}
 	return nil
+}
+
+// learn records the workspaces of a user's verified credential.
+func (m *Manager) learn(ctx context.Context, p *acl.Principal, id auth.Identity, until time.Time) error {
+	if id.Kind != acl.User {
+		return nil
+	}
+	err := m.o.Router.Members().Learn(ctx, id.UserID, p.Workspaces.Names(), until)
+	if err != nil {
+		m.o.Logger.Warn("a membership could not be stored", "user", id.UserID, "error", err)
+	}
+	return err
 }
 
 // negotiate answers the extensions that a client declares. There are none

@@ -37,8 +37,10 @@ type Options struct {
 	Router   *router.Router
 	Presence presence.Gateway // to be started with the manager as its handler
 	Verifier *auth.Verifier
-	Logger   *slog.Logger
-	Now      func() time.Time
+	// Revocations says which credentials count no more. Nil: none are revoked.
+	Revocations Revocations
+	Logger      *slog.Logger
+	Now         func() time.Time
 	// Version is what ConnectionAck says.
 	Version string
 
@@ -111,6 +113,10 @@ type Stats struct {
 	// those that were asked to yield to such a one, Fenced and Superseded those
 	// that lost their lease without being asked.
 	Resumed, TakenOver, Fenced, Superseded atomic.Uint64
+	// Reauthenticated counts credentials that took the place of older ones,
+	// ReauthenticationsRefused those that did not. CredentialsExpired and
+	// CredentialsRevoked count the sessions that ended for that.
+	Reauthenticated, ReauthenticationsRefused, CredentialsExpired, CredentialsRevoked atomic.Uint64
 }
 
 // NewManager returns a manager, which must be closed.

@@ -15,6 +15,7 @@ import (
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
@@ -34,7 +35,9 @@ type Session struct {
 	resumed   bool
 	extended  bool // knows the extension: gets heartbeats, gaps and notices
 	since     time.Time
-	expires   time.Time
+	claim     auth.Identity // what the principal was bound to
+	life      life
+	renewals  renewals
 
 	extensions []*aetherv1.NegotiatedExtension
 
@@ -72,14 +75,18 @@ type cause struct {
 	// closed says that the client half-closed and reads to the end; cancelled
 	// that it cancelled the stream on a live connection (delivery rule A).
 	closed, cancelled bool
+	// within bounds how long the stream goes on; what is left to do then goes on
+	// without it. 0: until all is done.
+	within time.Duration
 }
 
 // end ends the session, once.
-func (s *Session) end(why cause) {
-	s.once.Do(func() {
-		s.why = why
-		close(s.ended)
-	})
+func (s *Session) end(why cause) { s.once.Do(func() { s.stop(why) }) }
+
+// stop is for those who are the once.
+func (s *Session) stop(why cause) {
+	s.why = why
+	close(s.ended)
 }
 
 // slow ends the session of a client that does not read its answers.
@@ -98,8 +105,19 @@ func (s *Session) urgent(frame []byte) {
 func (s *Session) run() error {
 	s.m.wg.Go(func() { s.guard(s.receive) })
 	s.m.wg.Go(func() { s.guard(s.pump) })
+	s.watchLife()
 	<-s.ended
-	s.leave(s.why)
+	if s.why.within == 0 {
+		s.leave(s.why)
+		return s.why.err
+	}
+	s.m.wg.Go(func() { s.guard(func() { s.leave(s.why) }) })
+	timeout := time.NewTimer(s.why.within)
+	defer timeout.Stop()
+	select {
+	case <-s.left:
+	case <-timeout.C:
+	}
 	return s.why.err
 }
 
@@ -124,6 +142,7 @@ const (
 // leave undoes everything: deliveries stop, positions are committed, the lease
 // is freed (delivery rule S7).
 func (s *Session) leave(why cause) {
+	s.stopAlarm()
 	// What is being acted on is finished; nothing is acted on from here on.
 	s.handling.Lock()
 	s.handling.Unlock() //nolint:staticcheck // a barrier
@@ -237,20 +256,11 @@ func (s *Session) check() {
 	if s.expired(now) || s.lost() {
 		return
 	}
+	s.watchLife()
 	s.box.Settle(autoWindow, s.m.running.Load()-(s.m.o.Keepalive+watchInterval).Milliseconds(), s.blocked())
 	if s.extended && now.UnixMilli()-s.lastSent.Load() >= (s.m.o.HeartbeatInterval-watchInterval).Milliseconds() {
 		s.urgent(heartbeatFrame(now))
 	}
-}
-
-// expired ends a session whose credential has expired, and reports whether it
-// has.
-func (s *Session) expired(now time.Time) bool {
-	if s.expires.IsZero() || now.Before(s.expires) {
-		return false
-	}
-	s.end(cause{err: status.Error(codes.Unauthenticated, "the credential has expired"), flush: true})
-	return true
 }
 
 // receive handles what the client sends. It never waits for the client to
@@ -345,7 +355,11 @@ func (s *Session) pump() {
 		took := s.box.Take(&batch)
 		s.answering.Store(false) // before it is written: the next heartbeat may follow on it
 		if took {
-			if err := s.send(&batch, flushing); err != nil {
+			err := s.send(&batch, flushing)
+			if errors.Is(err, errPutOut) {
+				continue
+			}
+			if err != nil {
 				s.broken.Store(true)
 				if why, gone := s.gone(); gone {
 					s.end(why)
@@ -368,13 +382,13 @@ func (s *Session) pump() {
 func (s *Session) send(b *delivery.Batch, flushing bool) error {
 	for _, g := range b.Gaps {
 		if s.extended {
-			if err := s.write(laggedFrame(g)); err != nil {
+			if err := s.deliver(laggedFrame(g), flushing); err != nil {
 				return err
 			}
 		}
 	}
 	for _, frame := range b.Frames {
-		if err := s.write(frame); err != nil {
+		if err := s.deliver(frame, flushing); err != nil {
 			return err
 		}
 	}
@@ -392,8 +406,23 @@ func (s *Session) send(b *delivery.Batch, flushing bool) error {
 	return nil
 }
 
-func (s *Session) write(frame []byte) error {
-	now := s.m.o.Now().UnixMilli()
+// errPutOut says that a session may deliver nothing more.
+var errPutOut = errors.New("session: it is put out")
+
+// deliver is write that looks at the credential first: a client that has kept
+// the one before waiting gets nothing after the expiry. What is flushed are
+// answers only.
+func (s *Session) deliver(frame []byte, flushing bool) error {
+	now := s.m.o.Now()
+	if !flushing && s.expired(now) {
+		return errPutOut
+	}
+	return s.writeAt(frame, now.UnixMilli())
+}
+
+func (s *Session) write(frame []byte) error { return s.writeAt(frame, s.m.o.Now().UnixMilli()) }
+
+func (s *Session) writeAt(frame []byte, now int64) error {
 	s.blockedAt.Store(now)
 	if err := s.st.Send(frame); err != nil {
 		return err // stays marked as blocked: nothing of it counts as taken

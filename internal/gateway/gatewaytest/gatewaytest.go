@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,6 +72,21 @@ func Shared(tb testing.TB) Option {
 	}
 }
 
+// Clock is a clock that a test sets forward. It is safe for concurrent use.
+type Clock struct{ ahead atomic.Int64 }
+
+// Now is the time on it.
+func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Forward sets the clock forward.
+func (c *Clock) Forward(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// WithClock makes credentials expire by a clock of the test. Streams are not
+// taken for blocked when it is set forward.
+func WithClock(c *Clock) Option {
+	return func(o *gateway.Options) { o.Now, o.WriteTimeout = c.Now, 10_000*time.Hour }
+}
+
 // Start starts a gateway, by default on an embedded log and store in a fresh
 // directory.
 func Start(tb testing.TB, options ...Option) *Gateway {
@@ -86,11 +102,13 @@ func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
 	check(tb, err)
 	keys, err := auth.NewKeys(key)
 	check(tb, err)
-	verifier, err := auth.NewVerifier(auth.Options{Keys: keys})
-	check(tb, err)
-	o := gateway.Options{Verifier: verifier, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
+	o := gateway.Options{Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
 	for _, option := range options {
 		option(&o)
+	}
+	if o.Verifier == nil {
+		o.Verifier, err = auth.NewVerifier(auth.Options{Keys: keys, Clock: o.Now})
+		check(tb, err)
 	}
 	closeData := func() {}
 	if o.Driver == nil {

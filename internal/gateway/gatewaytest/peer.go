@@ -143,6 +143,36 @@ func (p *Peer) Error() *aetherv1.ErrorResponse {
 	return p.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetError() != nil }).GetError()
 }
 
+// Reauthenticate shows a new token and returns the answer: when it expires, or
+// the refusal.
+func (p *Peer) Reauthenticate(token string) (*aetherv1.Reauthenticated, *aetherv1.ErrorResponse) {
+	p.tb.Helper()
+	p.Up(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Reauthenticate{
+		Reauthenticate: &aetherv1.Reauthenticate{Credentials: map[string]string{"authorization": "Bearer " + token}},
+	}})
+	m := p.Until(func(m *aetherv1.DownstreamMessage) bool {
+		return m.GetReauthenticated() != nil || m.GetError().GetDetails()["frame"] == "reauthenticate"
+	})
+	return m.GetReauthenticated(), m.GetError()
+}
+
+// Ended reads to the end of the stream and returns its status; what comes before
+// is handed to seen, which may be nil.
+func (p *Peer) Ended(seen func(*aetherv1.DownstreamMessage)) error {
+	p.tb.Helper()
+	timer := time.AfterFunc(patience, p.stop)
+	defer timer.Stop()
+	for {
+		m, err := p.st.Recv()
+		if err != nil {
+			return err
+		}
+		if seen != nil {
+			seen(m)
+		}
+	}
+}
+
 // SessionID returns the id of the peer's session; empty for no peer.
 func (p *Peer) SessionID() string {
 	if p == nil {
