@@ -18,6 +18,12 @@ var (
 	ErrFenced = errors.New("store: a session with a newer epoch has begun")
 	// ErrRuling is returned for a ruling that is none of those known.
 	ErrRuling = errors.New("store: no such ruling")
+	// ErrRevoked is returned for a revocation of what cannot be revoked.
+	ErrRevoked = errors.New("store: nothing of that sort can be revoked")
+	// ErrNotFound is returned for a change of what does not exist.
+	ErrNotFound = errors.New("store: there is no such thing")
+	// ErrFull is returned for one thing more than the store may keep.
+	ErrFull = errors.New("store: there are too many already")
 	// ErrCursor is returned for a cursor beyond all changes, such as one from
 	// before the database was restored.
 	ErrCursor = errors.New("store: the cursor is beyond all changes, begin anew")

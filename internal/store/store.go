@@ -64,6 +64,8 @@ type Store interface {
 	Notes
 	Marks
 	Members
+	APIKeys
+	Revocations
 	Placement
 	Feed
 	// Ping reports whether the engine answers.
