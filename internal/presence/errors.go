@@ -48,6 +48,9 @@ type UnavailableError struct {
 	Reason string
 	// RetryAfter is when it may be better, 0 if that is not known.
 	RetryAfter time.Duration
+	// Refused says that whoever keeps the leases does not let this gateway in,
+	// a wrong password for example, and will not by being waited for.
+	Refused bool
 }
 
 func (e *UnavailableError) Error() string {

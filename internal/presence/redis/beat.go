@@ -125,6 +125,9 @@ func (p *Presence) renew(ctx context.Context) error {
 
 	r, err := p.pulsed(ctx, beatScript, incarnation, args...)
 	if err != nil {
+		if elapsed < 0 && p.unencrypted(ctx) {
+			return errUnencrypted
+		}
 		return p.fault(err)
 	}
 	if r.status == statusDouble {
@@ -137,6 +140,7 @@ func (p *Presence) renew(ctx context.Context) error {
 	}
 	if is != incarnation {
 		p.changeIncarnation(is)
+		p.warnOfEviction(ctx)
 	}
 	p.checkFence() // before anything is renewed that is lost already
 	if err := p.register(ctx, is, known); err != nil {

@@ -120,12 +120,26 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// New returns a presence that has not begun yet. It does not connect.
-func New(o Options) (*Presence, error) {
-	options, err := goredis.ParseURL(o.URL)
+// CheckURL returns why New would refuse a URL. The error does not repeat it.
+func CheckURL(url string) error {
+	_, err := parseURL(url)
+	return err
+}
+
+func parseURL(url string) (*goredis.Options, error) {
+	options, err := goredis.ParseURL(url)
 	if err != nil {
 		// The library's error repeats the URL, which may hold a password.
 		return nil, errors.New("presence: the Redis URL is not valid: it should be redis://[user:password@]host:port[/db]")
+	}
+	return options, nil
+}
+
+// New returns a presence that has not begun yet. It does not connect.
+func New(o Options) (*Presence, error) {
+	options, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
 	}
 	if o.Instance == "" {
 		return nil, errors.New("presence: the instance id is missing")
@@ -259,7 +273,10 @@ func (p *Presence) ready() error {
 	case errors.Is(p.down, presence.ErrInstanceInUse):
 		return fmt.Errorf("%w: %w", &presence.UnavailableError{Reason: "the instance id is in use"}, presence.ErrInstanceInUse)
 	case p.down != nil:
-		return &presence.UnavailableError{Reason: p.down.Error(), RetryAfter: p.o.Beat}
+		var fault *faultError
+		return &presence.UnavailableError{
+			Reason: p.down.Error(), RetryAfter: p.o.Beat, Refused: errors.As(p.down, &fault) && fault.refused,
+		}
 	case p.fence == nil || p.fence.Fenced():
 		return &presence.UnavailableError{Reason: "no heartbeat was confirmed lately", RetryAfter: p.o.Beat}
 	}
@@ -272,15 +289,6 @@ func (p *Presence) Fence() *presence.Fence {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.fence
-}
-
-// fault makes an error that may be shown of one of the client library.
-func (p *Presence) fault(err error) error {
-	text := err.Error()
-	if password := p.client.Options().Password; password != "" {
-		text = strings.ReplaceAll(text, password, "***")
-	}
-	return fmt.Errorf("Redis: %s", text)
 }
 
 // Close implements [presence.Gateway].
