@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -66,6 +67,14 @@ func (h *Health) Register(name string, c Check) {
 		h.names = append(h.names, name)
 	}
 	h.checks[name] = c
+}
+
+// Unregister takes a check out. One that is not registered is no error.
+func (h *Health) Unregister(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.checks, name)
+	h.names = slices.DeleteFunc(h.names, func(n string) bool { return n == name })
 }
 
 // Hide sets texts, passwords say, that must not appear in a reason. It is for

@@ -40,6 +40,15 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
+// CheckURL returns [ErrURL] for a URL that Open would refuse, without
+// connecting.
+func CheckURL(url string) error {
+	if _, err := pgxpool.ParseConfig(url); err != nil {
+		return ErrURL
+	}
+	return nil
+}
+
 // Open connects to the database and checks its tables. It returns [ErrURL], a
 // [store.SchemaError], or an [Error].
 func Open(ctx context.Context, url string, o Options) (*Store, error) {

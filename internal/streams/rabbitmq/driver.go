@@ -51,6 +51,9 @@ type Options struct {
 	TLS *tls.Config
 	// Logger is slog.Default if nil.
 	Logger *slog.Logger
+	// Waiting, if not nil, is told instead of the log of each attempt of Open
+	// that has failed and is made again.
+	Waiting func(error)
 }
 
 const (
@@ -84,7 +87,7 @@ var _ streams.Driver = (*Driver)(nil)
 
 // Open connects to the broker and declares the streams that do not exist yet.
 // It tries again until ctx ends, except after an error that trying again does
-// not mend ([ErrAuthentication], [ErrAccess], [ErrConfig]).
+// not mend ([ErrAuthentication], [ErrAccess], [ErrTLS], [ErrConfig]).
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d, err := newDriver(opts)
 	if err != nil {
@@ -96,11 +99,18 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		if err == nil {
 			return d, nil
 		}
+		if refused := d.untrusted(ctx); refused != nil {
+			err = refused
+		}
 		if permanent(err) {
 			d.Close()
 			return nil, err
 		}
-		d.log.Warn("the broker is not ready, trying again", "error", err, "pause", pause)
+		if opts.Waiting != nil {
+			opts.Waiting(err)
+		} else {
+			d.log.Warn("the broker is not ready, trying again", "error", err, "pause", pause)
+		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -146,23 +156,11 @@ func newDriver(opts Options) (*Driver, error) {
 	if d.log == nil {
 		d.log = slog.Default()
 	}
-	for _, text := range opts.URLs {
-		e, err := parseEndpoint(text)
-		if err != nil {
-			return nil, err
-		}
-		if e.tls != (d.tls != nil) && len(d.endpoints) > 0 {
-			return nil, fmt.Errorf("%w: URLs with and without TLS", ErrConfig)
-		}
-		d.endpoints = append(d.endpoints, e)
-		if e.tls {
-			d.tls = opts.TLS
-			if d.tls == nil {
-				d.tls = &tls.Config{MinVersion: tls.VersionTLS12}
-			}
-		}
+	var err error
+	if d.endpoints, err = parseEndpoints(opts.URLs); err != nil {
+		return nil, err
 	}
-	if d.tls != nil {
+	if d.endpoints[0].tls {
 		d.tls = tlsConfig(opts.TLS, d.endpoints)
 	}
 	seen := make(map[string]bool)

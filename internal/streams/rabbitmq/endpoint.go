@@ -28,6 +28,29 @@ type endpoint struct {
 	tls      bool
 }
 
+// CheckURLs returns an [ErrConfig] for URLs that Open would refuse, without
+// connecting. It does not quote them.
+func CheckURLs(urls []string) error {
+	_, err := parseEndpoints(urls)
+	return err
+}
+
+// parseEndpoints reads the URLs of one broker or cluster.
+func parseEndpoints(urls []string) ([]endpoint, error) {
+	list := make([]endpoint, 0, len(urls))
+	for _, text := range urls {
+		e, err := parseEndpoint(text)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) > 0 && e.tls != list[0].tls {
+			return nil, fmt.Errorf("%w: URLs with and without TLS", ErrConfig)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
 // parseEndpoint reads rabbitmq-stream[+tls]://user:password@host:port/vhost.
 // Its errors do not quote the text, which holds a password.
 func parseEndpoint(text string) (endpoint, error) {

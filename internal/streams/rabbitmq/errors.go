@@ -23,6 +23,9 @@ var (
 	// ErrAccess: the user may not use the virtual host or the stream. Trying
 	// again is no use.
 	ErrAccess = errors.New("the broker refuses access")
+	// ErrTLS: the broker does not speak TLS there, or shows a certificate that is
+	// not trusted. Trying again is no use.
+	ErrTLS = errors.New("the broker cannot be trusted")
 	// ErrStream: the stream does not exist or has no leader now.
 	ErrStream = errors.New("the stream is not available")
 	// ErrBroker: anything else that the broker or the client library reports.
@@ -49,6 +52,7 @@ var hints = map[error]string{
 		"or give the URL of one node or load balancer to have every connection go there; " +
 		"for a cluster without a load balancer give the URLs of all nodes",
 	ErrAuthentication: "check user and password; guest is let in from the broker's own machine only",
+	ErrTLS:            "check that this is the port for TLS, the name in the URL, and which authorities are trusted here",
 	ErrAccess:         "check the name of the virtual host and the user's permissions on it",
 }
 
@@ -65,7 +69,7 @@ func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
 // permanent reports whether trying again is no use.
 func permanent(err error) bool {
-	return errors.Is(err, ErrAuthentication) || errors.Is(err, ErrAccess) || errors.Is(err, ErrConfig)
+	return errors.Is(err, ErrAuthentication) || errors.Is(err, ErrAccess) || errors.Is(err, ErrTLS) || errors.Is(err, ErrConfig)
 }
 
 // passing reports whether an error is one of a broker that has just started, or

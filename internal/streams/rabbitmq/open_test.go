@@ -2,11 +2,14 @@ package rabbitmq
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +29,64 @@ func silent(t *testing.T, accept bool) string {
 	}
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()
+}
+
+// accepting serves connections until the test ends.
+func accepting(t *testing.T, l net.Listener, serve func(net.Conn)) int {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			wg.Go(func() {
+				defer stop()
+				defer conn.Close()
+				serve(conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		l.Close()
+		wg.Wait()
+	})
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// saying answers everything with the same.
+func saying(t *testing.T, answer string) int {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return accepting(t, l, func(conn net.Conn) {
+		buf := make([]byte, 4096)
+		for {
+			if _, err := conn.Read(buf); err != nil {
+				return
+			}
+			if _, err := io.WriteString(conn, answer); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// secured speaks TLS with a certificate of its own making.
+func secured(t *testing.T) int {
+	t.Helper()
+	cert, _ := certificate(t, "127.0.0.1")
+	l, err := tls.Listen("tcp4", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return accepting(t, l, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 }
 
 func TestOpenErrors(t *testing.T) {
@@ -49,6 +110,8 @@ func TestOpenErrors(t *testing.T) {
 		{"port closed", url("guest", silent(t, false), ""), ErrUnreachable, "rabbitmq_stream"},
 		{"no stream protocol", url("guest", silent(t, true), ""), ErrUnreachable, "rabbitmq_stream"},
 		{"no such host", url("guest", "host.invalid", ""), ErrUnreachable, "rabbitmq_stream"},
+		{"no TLS there", fmt.Sprintf("rabbitmq-stream+tls://guest:s3cret@127.0.0.1:%d", saying(t, "HTTP/1.1 400 Bad Request\r\n\r\n")), ErrTLS, "port for TLS"},
+		{"unknown authority", fmt.Sprintf("rabbitmq-stream+tls://guest:s3cret@127.0.0.1:%d", secured(t)), ErrTLS, "authorities"},
 		{"bad scheme", "amqp://guest:s3cret@localhost", ErrConfig, "scheme"},
 		{"bad URL", "rabbitmq-stream://guest:s3cret@%zz", ErrConfig, "URL"},
 	} {
