@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 )
@@ -99,12 +100,20 @@ func assign(k *Key, field, raw any) error {
 	return fmt.Errorf("has a type that cannot be set (%T)", field)
 }
 
+// maxPath is the longest path that the system takes.
+const maxPath = 4096
+
 func parseText(k *Key, text string) (string, error) {
 	switch {
 	case k.Type == TypeListen && k.Name == "ops_addr" && text == Off:
 		return Off, nil
 	case k.Type == TypeListen:
 		return parseListen(text)
+	case k.Type == TypeFile:
+		if len(text) > maxPath || strings.ContainsFunc(text, unicode.IsControl) {
+			return "", errors.New("is no path of a file")
+		}
+		return text, nil
 	case k.Type == TypeURL && text == "":
 		return "", nil
 	case k.Type == TypeURL:

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -13,9 +12,7 @@ const maxStreams = 256
 // that is among them is not judged again.
 func (c *Config) check(found Problems) Problems {
 	var ps Problems
-	bad := func(key string) bool {
-		return slices.ContainsFunc(found, func(p Problem) bool { return p.Key == key })
-	}
+	bad := found.about
 	add := func(key, format string, args ...any) {
 		ps = append(ps, Problem{Key: key, Source: c.sources[key], Text: fmt.Sprintf(format, args...)})
 	}

@@ -24,15 +24,17 @@ type Config struct {
 	InstanceID                  string
 	DataDir                     string
 
+	// The URLs hold their passwords, also those from files.
 	Postgres struct {
-		URL     string
-		Migrate bool
+		URL, PasswordFile string
+		Migrate           bool
 	}
 	Redis struct {
-		URL string
+		URL, PasswordFile string
 	}
 	RabbitMQ struct {
-		StreamURLs []string
+		StreamURLs   []string
+		PasswordFile string
 	}
 
 	JWT struct {

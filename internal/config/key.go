@@ -14,6 +14,7 @@ const (
 	TypeListen    Type = "listen address"
 	TypeURL       Type = "URL"
 	TypeURLs      Type = "list of URLs"
+	TypeFile      Type = "file"
 	TypeKeyFiles  Type = "list of files"
 	TypeBool      Type = "true or false"
 	TypeInt       Type = "number"
@@ -38,6 +39,9 @@ type Key struct {
 	Values []string
 	// Schemes lists what a URL may begin with.
 	Schemes []string
+	// PasswordOf names the key whose URL gets its password from the file that
+	// this key names.
+	PasswordOf string
 	// Only is the mode in which the key has an effect, "" for both.
 	Only Mode
 	// Required is the mode in which the key must be set.

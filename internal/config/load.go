@@ -85,6 +85,7 @@ func Load(o Options) (*Config, error) {
 			problems = append(problems, Problem{Key: k.Name, Source: source, Text: oneLine(err)})
 		}
 	}
+	problems = append(problems, c.readPasswords(problems)...)
 	problems = append(problems, c.check(problems)...)
 	if len(problems) > 0 {
 		return c, problems.sorted()

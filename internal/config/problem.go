@@ -44,6 +44,11 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// about reports whether one of the problems is of a key.
+func (ps Problems) about(key string) bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Key == key })
+}
+
 func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int { return cmp.Compare(a.Key, b.Key) })
 	return ps

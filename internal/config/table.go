@@ -37,6 +37,7 @@ var table = []Key{
 		Doc:   "The PostgreSQL database that keeps positions: `postgres://USER:PASSWORD@HOST:PORT/NAME`.",
 		field: func(c *Config) any { return &c.Postgres.URL },
 	},
+	passwordFile("postgres.password_file", "postgres.url", func(c *Config) any { return &c.Postgres.PasswordFile }),
 	{
 		Name: "postgres.migrate", Type: TypeBool, Default: "false", Only: Serve, Flag: "--migrate",
 		Doc:   "Bring the database's schema up to date at start, as `gateway migrate up` does.",
@@ -47,12 +48,14 @@ var table = []Key{
 		Doc:   "The RabbitMQ nodes by the stream protocol: `rabbitmq-stream://USER:PASSWORD@HOST:5552/%2f`, with TLS `rabbitmq-stream+tls://`; several for a cluster.",
 		field: func(c *Config) any { return &c.RabbitMQ.StreamURLs },
 	},
+	passwordFile("rabbitmq.password_file", "rabbitmq.stream_url", func(c *Config) any { return &c.RabbitMQ.PasswordFile }),
 	{
 		Name: "redis.url", Type: TypeURL, Schemes: []string{"redis", "rediss"}, Only: Serve,
 		Doc: "The Redis that several gateways share: `redis://[USER:PASSWORD@]HOST:PORT[/DB]`, with TLS `rediss://`. It must not evict keys. " +
 			"Without it a gateway is alone on its database and keeps leases in its own memory.",
 		field: func(c *Config) any { return &c.Redis.URL },
 	},
+	passwordFile("redis.password_file", "redis.url", func(c *Config) any { return &c.Redis.PasswordFile }),
 
 	{
 		Name: "jwt.key_file", Type: TypeKeyFiles, Required: Serve,
@@ -220,4 +223,13 @@ var table = []Key{
 		Doc:   "`auto` is text on a terminal and JSON otherwise.",
 		field: func(c *Config) any { return &c.Log.Format },
 	},
+}
+
+// passwordFile is a key that names the file with the password of a URL.
+func passwordFile(name, of string, field func(*Config) any) Key {
+	return Key{
+		Name: name, Type: TypeFile, Only: Serve, PasswordOf: of,
+		Doc:   "A file that holds the password of `" + of + "`, which then has none itself, and nothing else but a newline. It is read at start.",
+		field: field,
+	}
 }
