@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/ops"
@@ -27,13 +24,9 @@ import (
 	"github.com/aether-gateway/gateway/internal/streams/rabbitmq"
 )
 
-// startTimeout is how long the parts that a gateway needs may take to answer
-// when it starts.
+// startTimeout is how long a gateway that starts waits for another one to make
+// room for it.
 const startTimeout = 30 * time.Second
-
-// logTimeout is the same for the log, which is read back at the start: longer
-// than the router takes for that at most.
-const logTimeout = time.Minute
 
 // backend is where a gateway keeps what must last.
 type backend struct {
@@ -105,40 +98,40 @@ func openEmbedded(ctx context.Context, cfg *config.Config) (_ *backend, err erro
 	return b, nil
 }
 
-// openServices connects to PostgreSQL and RabbitMQ.
-func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *backend, err error) {
+// openServices connects to PostgreSQL and RabbitMQ, however long they take to
+// answer.
+func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger, w *waits) (_ *backend, err error) {
 	b := &backend{boot: router.NewBoot()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	var positions *postgres.Store
-	err = untilAnswered(ctx, log, func() (err error) {
-		if cfg.Postgres.Migrate {
-			if err := migrateUp(ctx, cfg.Postgres.URL); err != nil {
+	err = w.until(ctx, onPostgres, func() (err error) {
+		if positions == nil {
+			if positions, err = openDatabase(ctx, cfg); err != nil {
 				return err
 			}
+			b.positions = positions
+			b.closers = append(b.closers, positions.Close)
 		}
-		positions, err = postgres.Open(ctx, cfg.Postgres.URL, postgres.Options{})
-		return err
-	})
+		if err := settlePlacement(ctx, cfg, positions); err != nil {
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, startTimeout)
+		defer cancel()
+		right, err := serveOn(limited, log, positions, cfg.Redis.URL != "")
+		if err != nil {
+			return err
+		}
+		b.lost = right.Lost()
+		b.closers = append(b.closers, right.Close)
+		return nil
+	}, postgres.Passes)
 	if err != nil {
 		return nil, err
 	}
-	b.positions = positions
-	b.closers = append(b.closers, positions.Close)
-	if err := settlePlacement(ctx, cfg, positions); err != nil {
-		return nil, err
-	}
-	right, err := serveOn(ctx, log, positions, cfg.Redis.URL != "")
-	if err != nil {
-		return nil, err
-	}
-	b.lost = right.Lost()
-	b.closers = append(b.closers, right.Close)
 	if cfg.Redis.URL != "" {
 		if b.presence, err = redis.New(redis.Options{URL: cfg.Redis.URL, Instance: instanceID(cfg), ID: b.boot.String(), Logger: log}); err != nil {
 			return nil, fmt.Errorf("redis.url: %w", err)
@@ -156,44 +149,30 @@ func openServices(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ 
 		MaxAge:       orUnlimited(cfg.Streams.Retention.MaxAge, unlimitedAge),
 		MaxBytes:     int64(orUnlimited(cfg.Streams.Retention.MaxBytes, unlimitedBytes)),
 		SegmentBytes: int64(cfg.Streams.SegmentBytes),
+		Waiting:      func(err error) { w.tell(onLog, err) },
 	})
 	if err != nil {
 		return nil, err
 	}
+	w.have(onLog)
 	b.driver = driver
 	b.closers = append(b.closers, driver.Close)
-	b.checks = map[string]ops.Check{"postgres": positions.Ping}
+	b.checks = map[string]ops.Check{onPostgres.check: positions.Ping}
 	if b.presence != nil {
-		b.checks["redis"] = func(context.Context) error { return b.presence.Status() }
+		b.checks[onRedis.check] = func(context.Context) error { return b.presence.Status() }
 	}
 	return b, nil
 }
 
-// untilAnswered repeats fn while the database, which may be only just starting,
-// does not answer.
-func untilAnswered(ctx context.Context, log *slog.Logger, fn func() error) error {
-	for {
-		err := fn()
-		var schema *store.SchemaError
-		if err == nil || errors.Is(err, postgres.ErrURL) || errors.As(err, &schema) || answered(err) {
-			return err
-		}
-		log.Warn("waiting for the database", "error", err)
-		pause := time.NewTimer(time.Second)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return err
+// openDatabase opens the database, with tables that are up to date if that is
+// configured.
+func openDatabase(ctx context.Context, cfg *config.Config) (*postgres.Store, error) {
+	if cfg.Postgres.Migrate {
+		if err := migrateUp(ctx, cfg.Postgres.URL); err != nil {
+			return nil, err
 		}
 	}
-}
-
-// answered reports whether the database itself said no, for a reason that will
-// not go away by waiting.
-func answered(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code != "57P03" && !strings.HasPrefix(e.Code, "53") // starting up, short of resources
+	return postgres.Open(ctx, cfg.Postgres.URL, postgres.Options{})
 }
 
 func migrateUp(ctx context.Context, url string) error {

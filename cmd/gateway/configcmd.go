@@ -32,7 +32,7 @@ type configCheckCmd struct {
 
 func (c *configCheckCmd) Run(p *program) error {
 	cfg, err := c.load(p)
-	err = withKeyProblems(cfg, err)
+	err = withURLProblems(cfg, withKeyProblems(cfg, err))
 	var problems config.Problems
 	if err != nil && !errors.As(err, &problems) {
 		return err
@@ -42,6 +42,7 @@ func (c *configCheckCmd) Run(p *program) error {
 	for _, path := range exposed(keyFiles(cfg)) {
 		notes = append(notes, config.Problem{Key: "jwt.key_file", Source: cfg.Source("jwt.key_file"), Text: exposedText(path)})
 	}
+	notes = append(notes, exposedPasswords(cfg)...)
 	if c.Output == "json" {
 		err = writeJSON(p, struct {
 			OK       bool            `json:"ok"`

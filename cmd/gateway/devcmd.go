@@ -36,7 +36,7 @@ func (c *devCmd) Run(p *program) error {
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
 	logNotes(log, cfg)
 	err = p.serve(startup{
-		cfg: cfg, log: log, open: d.open, begin: d.begin,
+		cfg: cfg, log: log, waits: newWaits(cfg, log), open: d.open, begin: d.begin,
 		serving: func(ctx context.Context, g *running) { d.serving(ctx, g, c.Demo) },
 	})
 	if err == nil {

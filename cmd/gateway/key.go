@@ -87,7 +87,7 @@ func (f *keyFlags) load(p *program) (*auth.Keys, error) {
 // exposed lists the key files that others on this machine may read or write.
 func exposed(files []auth.KeyFile) (paths []string) {
 	for _, f := range files {
-		if info, err := os.Stat(f.Path); err == nil && info.Mode().Perm()&0o006 != 0 {
+		if exposedFile(f.Path) {
 			paths = append(paths, f.Path)
 		}
 	}

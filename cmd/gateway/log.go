@@ -43,7 +43,7 @@ func isTerminal(w io.Writer) bool {
 // logNotes tells of keys that were set and do nothing, and of signing keys that
 // others can read.
 func logNotes(log *slog.Logger, cfg *config.Config) {
-	for _, n := range cfg.Notes() {
+	for _, n := range append(cfg.Notes(), exposedPasswords(cfg)...) {
 		log.LogAttrs(context.Background(), slog.LevelWarn, "configuration: "+n.Text, slog.String("key", n.Key), slog.String("source", n.Source.String()))
 	}
 	for _, path := range exposed(keyFiles(cfg)) {

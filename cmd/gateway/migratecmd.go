@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/config"
@@ -28,20 +29,19 @@ type databaseFlags struct {
 // for a migration.
 func (f *databaseFlags) url(p *program) (string, error) {
 	cfg, err := config.Load(config.Options{Mode: config.Serve, File: f.Config, Environ: p.environ})
-	if cfg != nil && cfg.Postgres.URL != "" {
-		return cfg.Postgres.URL, nil
-	}
-	var problems config.Problems
-	if !errors.As(err, &problems) {
+	var problems, about config.Problems
+	if err != nil && !errors.As(err, &problems) {
 		return "", err
 	}
-	var about config.Problems
 	for _, problem := range problems {
-		if problem.Key == "postgres.url" || problem.Key == "" {
+		if strings.HasPrefix(problem.Key, "postgres.") || problem.Key == "" {
 			about = append(about, problem)
 		}
 	}
-	return "", about
+	if len(about) > 0 {
+		return "", about
+	}
+	return cfg.Postgres.URL, nil
 }
 
 func (f *databaseFlags) with(p *program, fn func(context.Context, *sql.DB) error) error {

@@ -46,6 +46,7 @@ type commands struct {
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date, or back."`
 	Token   tokenCmd   `cmd:"" help:"Make and read credentials."`
 	Config  configCmd  `cmd:"" help:"Check and show a configuration without starting anything."`
+	Health  healthCmd  `cmd:"" help:"Ask a gateway on this machine whether it is ready: exits 0 if it is."`
 	Send    sendCmd    `cmd:"" help:"Send one message."`
 	Connect connectCmd `cmd:"" help:"Be a principal: print what arrives and acknowledge it, so that it does not come again."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -16,8 +16,9 @@ import (
 
 // startup is how a mode opens what it needs.
 type startup struct {
-	cfg *config.Config
-	log *slog.Logger
+	cfg   *config.Config
+	log   *slog.Logger
+	waits *waits
 	// open opens the backend and the keys.
 	open func(ctx context.Context) (*backend, *auth.Verifier, error)
 	// begin is called before the ready line is printed, and what it returns when
@@ -72,7 +73,7 @@ func (s *startup) run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	g := appear(s.cfg, s.log, l)
+	g := appear(s.cfg, s.log, s.waits, l)
 	defer g.stop()
 	b, v, err := s.open(ctx)
 	if err != nil {

@@ -31,6 +31,7 @@ type running struct {
 	ready  atomic.Bool
 
 	stopping atomic.Bool
+	waits    *waits
 
 	backend  *backend
 	core     atomic.Pointer[gateway.Gateway] // nil before the backend is there
@@ -45,13 +46,14 @@ type running struct {
 
 // appear answers on the HTTP ports, so that whoever watches a start sees "not
 // ready", also while the backend is waited for. It must be stopped.
-func appear(cfg *config.Config, log *slog.Logger, l *listeners) *running {
+func appear(cfg *config.Config, log *slog.Logger, w *waits, l *listeners) *running {
 	g := &running{
-		cfg: cfg, log: log, health: &ops.Health{}, failed: make(chan error, 3),
+		cfg: cfg, log: log, waits: w, health: &ops.Health{}, failed: make(chan error, 3),
 		grpcAddr: l.grpc.Addr(), httpAddr: l.http.Addr(),
 	}
 	g.health.OnChange = g.readyChanged
 	g.health.Hide(secrets(cfg)...)
+	w.show(g.health)
 	handler := metrics.Handler(version.Version(), g.counts)
 	info := ops.Info{Version: version.Version(), Mode: string(cfg.Mode), GRPCAddr: l.grpc.Addr().String()}
 	g.serveHTTP(l.http, ops.Public(g.health, handler, info, cfg.Mode == config.Dev))
@@ -80,6 +82,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *au
 		Reflection: cfg.GRPC.Reflection,
 	})
 	g.core.Store(core)
+	g.health.Unregister(logCheck)
 	for i := range core.Router.Partitions() {
 		g.health.Register(partitionCheck(i), func(context.Context) error { return core.Router.CheckPartition(i) })
 	}
@@ -112,26 +115,52 @@ func (g *running) join(ctx context.Context) error {
 	return err
 }
 
-// awaitParts waits until the log is there, which it must be soon, and until
-// leases can be had, however long that takes: so a gateway that is started
-// while Redis is away serves when it is back.
+// awaitParts waits until the log is there and leases can be had, however long
+// that takes: so a gateway that is started while they are away serves when they
+// are back. A Redis that refuses it ends it.
 func (g *running) awaitParts(ctx context.Context) error {
 	core := g.core.Load()
-	starting, cancel := context.WithTimeout(ctx, logTimeout)
-	defer cancel()
-	err := core.Ready(starting)
-	var misplaced *router.PlacementError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &misplaced):
-		return errPlacement(misplaced.Log, misplaced.Own)
-	case ctx.Err() != nil:
-		return err
-	case errors.Is(err, router.ErrUnready):
-		return fmt.Errorf("the log did not answer within %s: %w", logTimeout, err)
+	for {
+		status := core.Presence.Status()
+		if refused(status) {
+			return fmt.Errorf("%s: %w", onRedis.key, status)
+		}
+		if status != nil {
+			g.waits.tell(onRedis, status)
+		}
+		attempt, cancel := context.WithTimeout(ctx, waitingTold)
+		err := core.Ready(attempt)
+		cancel()
+		var misplaced *router.PlacementError
+		switch {
+		case err == nil:
+			g.waits.have(g.waits.partitions)
+			g.waits.have(onRedis)
+			return nil
+		case errors.As(err, &misplaced):
+			return errPlacement(misplaced.Log, misplaced.Own)
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, router.ErrUnready):
+			g.waits.tell(g.waits.partitions, logTrouble(core.Router))
+		}
 	}
-	return core.Ready(ctx)
+}
+
+// logTrouble says why a log that has been opened cannot be used yet.
+func logTrouble(r *router.Router) error {
+	for i := range r.Partitions() {
+		if err := r.CheckPartition(i); err != nil {
+			return fmt.Errorf("partition %d %w", i, err)
+		}
+	}
+	return errors.New("it is being read back")
+}
+
+// refused reports whether leases will not be had by waiting.
+func refused(err error) bool {
+	var away *presence.UnavailableError
+	return errors.As(err, &away) && away.Refused
 }
 
 func (g *running) serveHTTP(lis net.Listener, h http.Handler) {

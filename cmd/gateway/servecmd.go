@@ -36,7 +36,7 @@ func (c *serveCmd) Run(p *program) error {
 		set["postgres.migrate"] = "true"
 	}
 	cfg, err := config.Load(config.Options{Mode: config.Serve, File: c.Config, Environ: p.environ, Flags: set})
-	if err = withKeyProblems(cfg, err); err != nil {
+	if err = withURLProblems(cfg, withKeyProblems(cfg, err)); err != nil {
 		return err
 	}
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
@@ -44,8 +44,9 @@ func (c *serveCmd) Run(p *program) error {
 	if cfg.Redis.URL == "" {
 		log.Info("redis.url is not set: this gateway serves alone and keeps leases in its memory")
 	}
+	w := newWaits(cfg, log)
 	return p.serve(startup{
-		cfg: cfg, log: log,
+		cfg: cfg, log: log, waits: w,
 		open: func(ctx context.Context) (*backend, *auth.Verifier, error) {
 			keys, err := auth.LoadKeys(keyFiles(cfg)...)
 			if err != nil {
@@ -55,7 +56,7 @@ func (c *serveCmd) Run(p *program) error {
 			if err != nil {
 				return nil, nil, err
 			}
-			b, err := openServices(ctx, cfg, log)
+			b, err := openServices(ctx, cfg, log, w)
 			return b, v, err
 		},
 	})
