@@ -20,6 +20,7 @@ look() {
 	done
 	[ "$found" = yes ] || packages="$packages postgresql"
 	command -v redis-server >/dev/null || packages="$packages redis-server"
+	command -v haproxy >/dev/null || packages="$packages haproxy"
 }
 
 refuse() {

@@ -72,7 +72,7 @@ func TestDepsSaysWhatIsMissing(t *testing.T) {
 	if !errors.As(err, &failed) || failed.ExitCode() != 1 {
 		t.Fatalf("%v; want exit code 1\n%s", err, out)
 	}
-	for _, want := range []string{"gcc", "libc6-dev", "rabbitmq-server", "redis-server", "apt-get install"} {
+	for _, want := range []string{"gcc", "libc6-dev", "rabbitmq-server", "redis-server", "haproxy", "apt-get install"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("does not mention %s:\n%s", want, out)
 		}
