@@ -148,7 +148,7 @@ func openServices(ctx context.Context, cfg *config.Config, o *gateway.Options) (
 	if err != nil {
 		return closers, err
 	}
-	o.Driver, o.Positions, o.Members, o.Feed = driver, positions, positions, positions
+	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
 	closers = append(closers, driver.Close)
 	if cfg.Redis.URL != "" {
 		o.Boot = router.NewBoot()
@@ -178,7 +178,7 @@ func openEmbedded(ctx context.Context, cfg *config.Config, o *gateway.Options) (
 	if err != nil {
 		return closers, err
 	}
-	o.Driver, o.Positions, o.Members, o.Feed = driver, positions, positions, positions
+	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
 	return append(closers, driver.Close), nil
 }
 

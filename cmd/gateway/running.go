@@ -73,7 +73,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *au
 		g.health.Register(name, b.checks[name])
 	}
 	core := gateway.New(gateway.Options{
-		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Feed: b.positions, Verifier: v, Logger: log, Version: version.Version(),
+		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Feed: b.positions, Rules: b.positions, MaxRules: int(cfg.Rules.Max), Verifier: v, Logger: log, Version: version.Version(),
 		Presence: b.presence, Boot: b.boot,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
 		AdmissionRate: int(cfg.Admission.Rate), InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,

@@ -11,12 +11,24 @@ type Principal struct {
 	// on what it sends. It is zero for orchestrators, workflow engines and
 	// metrics bridges, which have none.
 	Address address.Address
+	// Identity is the identity string of those that have no address:
+	// orc::implementation::specifier, wfe::instance, metrics::instance.
+	Identity string
 	// Workspace is where an agent, a task or a user is now; "" for a user that
 	// has chosen none, and for the kinds that are not workspace-scoped.
 	Workspace string
 	// Workspaces are those that the credential covers. For users they are the
 	// ones between which they may switch.
 	Workspaces WorkspaceSet
+}
+
+// Name is the principal's identity string, by which rules name it; "" as long
+// as it has none.
+func (p *Principal) Name() string {
+	if p.Address.IsZero() {
+		return p.Identity
+	}
+	return p.Address.String()
 }
 
 // Members knows which users are in which workspaces. Its methods are called on
@@ -27,15 +39,8 @@ type Members interface {
 	InWorkspace(userID, workspace string) bool
 	// InAny reports whether the user is a member of some workspace of the set.
 	InAny(userID string, set WorkspaceSet) bool
-}
-
-// Rules refine decisions for named principals. An implementation must be as
-// quick as Members and safe for concurrent use.
-type Rules interface {
-	// Refine is called with the decision of the matrix and the workspace rule,
-	// for senders of a known kind and valid addresses only. What it returns is
-	// final; returning d leaves the decision as it is.
-	Refine(p *Principal, a address.Address, d Decision) Decision
+	// Barred reports whether an operator has put the user out of the workspace.
+	Barred(userID, workspace string) bool
 }
 
 // Decision is whether a message may be sent. The zero value is a denial.
@@ -70,7 +75,7 @@ func DecideWith(p *Principal, a address.Address, m Members, rules Rules) Decisio
 	}
 	d := decide(p, a, m)
 	if rules != nil {
-		d = rules.Refine(p, a, d)
+		d = refine(p, a, d, m, rules)
 	}
 	return d
 }

@@ -126,27 +126,6 @@ func TestCoversWorkspace(t *testing.T) {
 	}
 }
 
-// overrule is a rule set with one answer.
-type overrule Decision
-
-func (o overrule) Refine(*Principal, address.Address, Decision) Decision { return Decision(o) }
-
-func TestRulesHaveTheLastWord(t *testing.T) {
-	t.Parallel()
-	agent := &Principal{Kind: Agent, Workspace: "own"}
-	if d := DecideWith(agent, parse(t, "ga::own"), nil, overrule{Reason: ReasonRule}); d.Allowed || d.Reason != ReasonRule {
-		t.Errorf("a denying rule: %+v", d)
-	}
-	if d := DecideWith(agent, parse(t, "br::i::s"), nil, overrule{Allowed: true}); !d.Allowed {
-		t.Errorf("an allowing rule: %+v", d)
-	}
-	// But never for nobody, or towards nothing.
-	if DecideWith(&Principal{}, parse(t, "ga::own"), nil, overrule{Allowed: true}).Allowed ||
-		DecideWith(agent, address.Address{}, nil, overrule{Allowed: true}).Allowed {
-		t.Error("a rule let nobody send, or send to nothing")
-	}
-}
-
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	agent := &Principal{Kind: Agent, Workspace: "own"}

@@ -12,5 +12,7 @@
 // payloads: what an address may carry is checked where messages are stamped.
 //
 // Rules that an operator adds on top refine a decision through [Rules], given to
-// [DecideWith]; without them [Decide] is the whole of the policy.
+// [DecideWith]; without them [Decide] is the whole of the policy. What a rule
+// can open, and that a denial wins, is decided here; which rules match, by
+// package policy.
 package acl

@@ -29,6 +29,8 @@ func (m members) InAny(user string, set WorkspaceSet) bool {
 	return false
 }
 
+func (m members) Barred(string, string) bool { return false }
+
 func parse(t testing.TB, s string) address.Address {
 	t.Helper()
 	a, err := address.Parse(s)

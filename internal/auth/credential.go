@@ -44,6 +44,9 @@ func (c *Credential) Bind(id Identity) (acl.Principal, error) {
 		return acl.Principal{}, fmt.Errorf("%w: %s", ErrNotCovered, part)
 	}
 	p := acl.Principal{Kind: id.Kind, Address: a, Workspaces: c.scope}
+	if a.IsZero() && id.Kind != acl.Task {
+		p.Identity = id.String()
+	}
 	if id.Kind.WorkspaceScoped() {
 		p.Workspace = id.Workspace
 	}

@@ -88,6 +88,9 @@ type Config struct {
 	Workspaces struct {
 		AutoCreate bool
 	}
+	Rules struct {
+		Max int64
+	}
 	Shutdown struct {
 		Timeout time.Duration
 	}

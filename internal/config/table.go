@@ -91,6 +91,11 @@ var table = []Key{
 	},
 
 	{
+		Name: "rules.max", Type: TypeInt, Default: "10000", Min: 1, Max: 100_000,
+		Doc:   "How many policy rules there may be. More are refused when they are added; those that exist stay in force.",
+		field: func(c *Config) any { return &c.Rules.Max },
+	},
+	{
 		Name: "max_payload", Type: TypeSize, Default: "1000000", Min: 1, Max: MaxPayloadLimit,
 		Doc:   "The largest payload of a message. At most 1,000,000 bytes: a broker's frame holds 1 MiB with the envelope.",
 		field: func(c *Config) any { return &c.MaxPayload },

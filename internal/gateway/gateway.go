@@ -33,7 +33,11 @@ type Options struct {
 	Members store.Members
 	// Feed says when copies of what the store keeps are to be refreshed; nil:
 	// they are once a second.
-	Feed     store.Feed
+	Feed store.Feed
+	// Rules keeps the rules of operators; nil: there are none. MaxRules is how
+	// many there may be.
+	Rules    store.Rules
+	MaxRules int
 	Verifier *auth.Verifier
 	// Presence is this gateway among its peers; nil: it is alone. The gateway
 	// starts it with [Gateway.Join] and closes it.
@@ -88,7 +92,7 @@ func New(o Options) *Gateway {
 	}
 	g := &Gateway{Presence: o.Presence}
 	g.Router = router.New(router.Options{
-		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Feed: o.Feed, Logger: o.Logger,
+		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Feed: o.Feed, Rules: o.Rules, MaxRules: o.MaxRules, Logger: o.Logger,
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 		Retention: o.Retention,

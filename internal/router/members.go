@@ -117,6 +117,13 @@ func (m *Members) InAny(user string, set acl.WorkspaceSet) bool {
 	return false
 }
 
+// Barred implements [acl.Members].
+func (m *Members) Barred(user, workspace string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.users[user][workspace].Ruling == store.RuledOut
+}
+
 // forget drops what has expired and was not ruled on.
 func (m *Members) forget() {
 	m.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/claims"
 	"github.com/aether-gateway/gateway/internal/mirror"
+	"github.com/aether-gateway/gateway/internal/policy"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
@@ -57,8 +58,13 @@ type Options struct {
 	Members store.Members
 	// Feed says when the store's copies here are to be refreshed; nil: they are
 	// once a second.
-	Feed   store.Feed
-	Logger *slog.Logger
+	Feed store.Feed
+	// Rules keeps the rules of operators. Nil: there are none.
+	Rules store.Rules
+	// MaxRules is how many rules there may be; default
+	// [policy.DefaultLimit].
+	MaxRules int
+	Logger   *slog.Logger
 	// Now is the wall clock; default [time.Now].
 	Now func() time.Time
 	// MaxPayload is the largest payload in bytes; default 1,000,000.
@@ -95,6 +101,7 @@ type Router struct {
 	claimer        *claimer // nil if no other gateway can be
 	members        *Members
 	copies         []*mirror.Copy // of what the store keeps
+	rules          *policy.Book
 	stats          Stats
 	repeats        repeats
 	notes          notesWriter
@@ -129,7 +136,7 @@ func New(o Options) *Router {
 	r := &Router{
 		driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
 		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
-		unready: o.Placement.Count() + 2, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
+		unready: o.Placement.Count() + 3, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -155,6 +162,7 @@ func New(o Options) *Router {
 	r.linger = readerLinger
 	r.cleanWindow, r.retention = cleanWindow(o.PublishTimeout), o.Retention
 	r.members = newMembers(r.now, o.Members)
+	r.rules = policy.NewBook(o.Rules, o.MaxRules)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if o.Boot == 0 {
 		o.Boot = NewBoot()
@@ -229,8 +237,8 @@ func (r *Router) MaxPayload() int { return r.maxPayload }
 // Stats returns the router's counters.
 func (r *Router) Stats() *Stats { return &r.stats }
 
-// partReady is called once by each partition, when the members are known, and
-// when the placement has been compared.
+// partReady is called once by each partition, when the members and the rules
+// are known, and when the placement has been compared.
 func (r *Router) partReady() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,6 +282,7 @@ func (r *Router) keepCopies(o Options) {
 		})
 	}
 	keep("members", r.members.refresh, store.SubjectMembers)
+	keep("rules", r.refreshRules(), store.SubjectRules)
 }
 
 // run looks after the partitions.

@@ -53,7 +53,7 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 	if err != nil {
 		return wireerr.New(wireerr.InvalidTopic, "%v", err)
 	}
-	if d := acl.Decide(s.principal, to, s.r.members); !d.Allowed {
+	if d := s.r.Decide(s.principal, to); !d.Allowed {
 		return wireerr.New(wireerr.PermissionDenied, "%s", d.Message(s.principal, to))
 	}
 	e := envelope.Envelope{
@@ -199,6 +199,9 @@ func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelop
 		return err
 	}
 	e.Workspace = workspace
+	if err := s.decideMetrics(to, workspace); err != nil {
+		return err
+	}
 	return s.checkKind(to, e)
 }
 

@@ -38,8 +38,8 @@ var typePrefixes = map[string][]address.Prefix{
 }
 
 // isConnected decides who may ask: who may send to a principal may know whether
-// it is there, and everybody of themselves. Nobody else may; principals without
-// an address are nobody's business.
+// it is there, and everybody of themselves; else whom a rule lets. Principals
+// without an address are nobody's business.
 func (s *Session) isConnected(ref *aetherv1.PrincipalRef) (bool, *wireerr.Error) {
 	id := ref.GetPrincipalId()
 	if id == s.identity {
@@ -55,7 +55,8 @@ func (s *Session) isConnected(ref *aetherv1.PrincipalRef) (bool, *wireerr.Error)
 	case !known || !slices.Contains(prefixes, to.Prefix()):
 		return false, wireerr.New(wireerr.InvalidArgument, "principal_type and principal_id do not belong together")
 	}
-	if d := acl.Decide(&s.principal, to, s.m.o.Router.Members()); !d.Allowed {
+	r := s.m.o.Router
+	if d := acl.Permit(&s.principal, acl.ActionStatusRead, to, r.Decide(&s.principal, to), r.Rules()); !d.Allowed {
 		return false, wireerr.New(wireerr.PermissionDenied, "%s", d.Message(&s.principal, to))
 	}
 	held, certain := s.m.o.Presence.Held(to.String())

@@ -24,6 +24,8 @@ var (
 	ErrNotFound = errors.New("store: there is no such thing")
 	// ErrFull is returned for one thing more than the store may keep.
 	ErrFull = errors.New("store: there are too many already")
+	// ErrEffect is returned for an effect of a rule that is none of those known.
+	ErrEffect = errors.New("store: no such effect of a rule")
 	// ErrCursor is returned for a cursor beyond all changes, such as one from
 	// before the database was restored.
 	ErrCursor = errors.New("store: the cursor is beyond all changes, begin anew")

@@ -66,6 +66,7 @@ type Store interface {
 	Members
 	APIKeys
 	Revocations
+	Rules
 	Placement
 	Feed
 	// Ping reports whether the engine answers.

@@ -15,6 +15,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/presence/redis"
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/sqlitefile"
+	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/embedded"
@@ -25,6 +26,8 @@ type Gateway struct {
 	*gateway.Gateway
 	// Addr is host and port of its gRPC server.
 	Addr string
+	// Members is the store's, for what an operator rules.
+	Members store.Members
 
 	tb   testing.TB
 	key  auth.Key
@@ -68,7 +71,7 @@ func Shared(tb testing.TB) Option {
 	tb.Cleanup(openEmbedded(tb, tb.TempDir(), &shared))
 	return func(o *gateway.Options) {
 		o.Driver, o.Placement = shared.Driver, shared.Placement
-		o.Positions, o.Members, o.Feed = shared.Positions, shared.Members, shared.Feed
+		o.Positions, o.Members, o.Feed, o.Rules = shared.Positions, shared.Members, shared.Feed, shared.Rules
 	}
 }
 
@@ -114,7 +117,7 @@ func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
 	if o.Driver == nil {
 		closeData = openEmbedded(tb, dir, &o)
 	}
-	g := &Gateway{Gateway: gateway.New(o), tb: tb, key: key}
+	g := &Gateway{Gateway: gateway.New(o), Members: o.Members, tb: tb, key: key}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(tb, err)
 	g.Addr = l.Addr().String()
@@ -156,7 +159,7 @@ func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func
 	}
 	driver, err := embedded.Open(file, embedded.Options{Partitions: o.Placement.Count(), Extra: 1})
 	check(tb, err)
-	o.Driver, o.Positions, o.Members, o.Feed = driver, positions, positions, positions
+	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()
