@@ -14,6 +14,7 @@ type everybody struct{}
 
 func (everybody) InWorkspace(string, string) bool     { return true }
 func (everybody) InAny(string, acl.WorkspaceSet) bool { return true }
+func (everybody) Barred(string, string) bool          { return false }
 
 // example is an address of a format.
 func example(t *testing.T, p address.Prefix) address.Address {
