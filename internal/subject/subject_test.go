@@ -304,7 +304,9 @@ func BenchmarkMatch(b *testing.B) {
 		g    Grammar
 		text string
 	}{
-		{Segmented, "llm.v1.response.chunk.anthropic.delta"}, {Segmented, "llm.*.response.#"}, {Subtree, "llm.v1.response.*"},
+		{Segmented, "llm.v1.response.chunk.anthropic.delta"},
+		{Segmented, "llm.*.response.#"},
+		{Subtree, "llm.v1.response.*"},
 		{Strict, "llm.v1.*.chunk.*.delta"},
 	} {
 		p := must(b, c.g, c.text)
