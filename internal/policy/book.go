@@ -123,7 +123,7 @@ type Added struct {
 
 // Add checks a rule, stores it, and takes it over on this gateway; the others
 // follow within two seconds. ID and CreatedAt of r are ignored. The error is an
-// [*InvalidError] for a rule that is refused, [store.ErrRules] if there are too
+// [*InvalidError] for a rule that is refused, [store.ErrFull] if there are too
 // many, or the store's; nothing was done then, unless the answer of the store
 // was lost.
 func (b *Book) Add(ctx context.Context, r store.Rule) (Added, error) {

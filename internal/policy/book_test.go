@@ -33,7 +33,7 @@ func (m *memory) AddRule(_ context.Context, r store.Rule, limit int) (store.Rule
 	case m.err != nil:
 		return store.Rule{}, false, m.err
 	case len(m.rules) >= limit:
-		return store.Rule{}, false, store.ErrRules
+		return store.Rule{}, false, store.ErrFull
 	}
 	m.version++
 	r.ID, r.CreatedAt = m.version, time.Unix(1, 0)
@@ -207,7 +207,7 @@ func TestBookRefuses(t *testing.T) {
 	if _, err := b.Add(ctx, rule("deny", "ag::own::i::s", "send", "ga::own", "strict")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Add(ctx, rule("deny", "ag::own::i::t", "send", "ga::own", "strict")); !errors.Is(err, store.ErrRules) {
+	if _, err := b.Add(ctx, rule("deny", "ag::own::i::t", "send", "ga::own", "strict")); !errors.Is(err, store.ErrFull) {
 		t.Errorf("%v", err)
 	}
 	none := NewBook(nil, 0)

@@ -35,7 +35,7 @@ type Rules interface {
 	// AddRule stores a rule and returns it with its id and time; ID and
 	// CreatedAt of r are ignored. If there is one that says the same, that one
 	// is returned, nothing changes, and added is false. [ErrEffect] refuses an
-	// effect, and [ErrRules] a rule beyond limit ones.
+	// effect, and [ErrFull] a rule beyond limit ones.
 	AddRule(ctx context.Context, r Rule, limit int) (rule Rule, added bool, err error)
 	// RemoveRule removes a rule and returns it; removed is false if there was
 	// none.

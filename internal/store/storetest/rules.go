@@ -130,7 +130,7 @@ func rulesLimit(t *testing.T, b *bench) {
 	ctx := context.Background()
 	one, two := b.addRule(denies("p", "1")), b.addRule(denies("p", "2"))
 	for _, limit := range []int{-1, 0, 1, 2} {
-		if r, added, err := b.s.AddRule(ctx, denies("p", "3"), limit); !errors.Is(err, store.ErrRules) || added || r != (store.Rule{}) {
+		if r, added, err := b.s.AddRule(ctx, denies("p", "3"), limit); !errors.Is(err, store.ErrFull) || added || r != (store.Rule{}) {
 			t.Errorf("limit %d: %+v, %v, %v", limit, r, added, err)
 		}
 	}
@@ -240,7 +240,7 @@ func raceOfRules(t *testing.T, b *bench) {
 			for i := range each {
 				_, added, err := b.s.AddRule(ctx, denies(fmt.Sprint("p", g), fmt.Sprint("a", i)), limit)
 				switch {
-				case errors.Is(err, store.ErrRules):
+				case errors.Is(err, store.ErrFull):
 					full.Add(1)
 				case err != nil || !added:
 					t.Errorf("%v, %v", added, err)

@@ -55,7 +55,7 @@ func (t *Tables) AddRule(ctx context.Context, r store.Rule, limit int) (store.Ru
 			return err
 		}
 		if count >= int64(limit) {
-			return store.ErrRules
+			return store.ErrFull
 		}
 		changed, err := w.Exec(insertRule, r.ID, r.Effect, r.Principal, r.Action, r.Address, r.Grammar, r.CreatedBy, r.Note, now)
 		return tell(w, changed, err, store.SubjectRules)
@@ -63,8 +63,8 @@ func (t *Tables) AddRule(ctx context.Context, r store.Rule, limit int) (store.Ru
 	switch {
 	case errors.Is(err, errUnchanged):
 		return same[0], false, nil
-	case errors.Is(err, store.ErrRules):
-		return store.Rule{}, false, store.ErrRules
+	case errors.Is(err, store.ErrFull):
+		return store.Rule{}, false, store.ErrFull
 	case err != nil:
 		return store.Rule{}, false, err
 	}
