@@ -241,19 +241,27 @@ func (o *Options) addrs() []string { return append([]string{o.Addr}, o.Others...
 
 // dialOptions are those of a connection to addr.
 func (o *Options) dialOptions(addr string) []grpc.DialOption {
-	transport := insecure.NewCredentials()
-	if o.TLS != nil {
-		transport = credentials.NewTLS(o.TLS)
-	} else if !o.AllowPlaintext && !loopback(addr) {
-		transport = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
-	}
 	own := []grpc.DialOption{
-		grpc.WithTransportCredentials(transport),
+		grpc.WithTransportCredentials(Transport(addr, o.TLS, o.AllowPlaintext)),
 		grpc.WithUserAgent("aether-go"),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxFrame), grpc.MaxCallSendMsgSize(maxFrame)),
 	}
 	return append(own, o.DialOptions...)
+}
+
+// Transport is what a connection to addr is made with, as [Options] say: config
+// if it is not nil, else plaintext to this machine, or to anybody if that is
+// allowed, and TLS with the system's roots to all others. It is for programs that
+// call other services of a gateway.
+func Transport(addr string, config *tls.Config, allowPlaintext bool) credentials.TransportCredentials {
+	switch {
+	case config != nil:
+		return credentials.NewTLS(config)
+	case allowPlaintext || loopback(addr):
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 }
 
 // loopback reports whether a target surely stays on this machine.

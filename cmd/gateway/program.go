@@ -49,6 +49,13 @@ type commands struct {
 	Health  healthCmd  `cmd:"" help:"Ask a gateway on this machine whether it is ready: exits 0 if it is."`
 	Send    sendCmd    `cmd:"" help:"Send one message."`
 	Connect connectCmd `cmd:"" help:"Be a principal: print what arrives and acknowledge it, so that it does not come again."`
+
+	Sessions sessionsCmd `cmd:"" help:"See who is connected, and end sessions."`
+	Tail     tailCmd     `cmd:"" help:"Watch what is stored for an address, and take nothing."`
+	Where    whereCmd    `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired or refused."`
+	Mail     mailCmd     `cmd:"" help:"See and move what waits for an identity."`
+	Audit    auditCmd    `cmd:"" help:"See what was recorded: connections, refusals, what operators did."`
+
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

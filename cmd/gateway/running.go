@@ -75,6 +75,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *au
 	core := gateway.New(gateway.Options{
 		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Feed: b.positions, Rules: b.positions, MaxRules: int(cfg.Rules.Max), Verifier: v, Logger: log, Version: version.Version(),
 		Presence: b.presence, Boot: b.boot,
+		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
 		AdmissionRate: int(cfg.Admission.Rate), InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
 		KeepaliveTime: cfg.Session.KeepaliveTime, KeepaliveTimeout: cfg.Session.KeepaliveTimeout,

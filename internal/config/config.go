@@ -91,6 +91,9 @@ type Config struct {
 	Rules struct {
 		Max int64
 	}
+	Audit struct {
+		Retention time.Duration
+	}
 	Shutdown struct {
 		Timeout time.Duration
 	}

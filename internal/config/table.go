@@ -209,6 +209,11 @@ var table = []Key{
 	},
 
 	{
+		Name: "audit.retention", Type: TypeDuration, Default: "90d", Min: seconds(60), Max: int64(10 * 365 * day), ZeroOff: true,
+		Doc:   "How long the audit keeps what was recorded: connections, refusals, what operators did. 0 is no limit.",
+		field: func(c *Config) any { return &c.Audit.Retention },
+	},
+	{
 		Name: "grpc.reflection", Type: TypeBool, Default: "false", DevDefault: "true",
 		Doc:   "Answer gRPC reflection, so that tools can list the service.",
 		field: func(c *Config) any { return &c.GRPC.Reflection },

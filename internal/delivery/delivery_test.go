@@ -482,7 +482,7 @@ func TestExpiredCountsAsDone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, delivery.Options{Mode: delivery.Client})
 	expired := 0
-	b.in.Expired = func() { expired++ }
+	b.in.Expired = func(*envelope.View) { expired++ }
 	b.now = 100
 	e := envelope.Envelope{Topic: "ag::w::i::s", Payload: []byte("late"), ExpiresAtMS: 99}
 	var v envelope.View

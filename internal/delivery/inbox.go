@@ -36,8 +36,9 @@ type Inbox struct {
 	Skip func(topic []byte, position uint64) bool
 	// Now returns Unix milliseconds.
 	Now func() int64
-	// Expired, if set, is called for each message that came too late.
-	Expired func()
+	// Expired, if set, is called for each message that came too late, with the
+	// mailbox's lock held.
+	Expired func(v *envelope.View)
 	// Repeats is the position up to which an earlier session was handed
 	// messages and did not finish them all: what comes up to there is flagged
 	// as a repeat. [NoPosition] for none.
@@ -261,7 +262,7 @@ func (in *Inbox) expired(v *envelope.View) bool {
 		return false
 	}
 	if in.Expired != nil {
-		in.Expired()
+		in.Expired(v)
 	}
 	return true
 }

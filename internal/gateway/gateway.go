@@ -12,7 +12,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/aether-gateway/gateway/internal/admin"
+	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/peers"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/presence/local"
 	"github.com/aether-gateway/gateway/internal/router"
@@ -20,6 +23,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/session"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/where"
 )
 
 // Options configure a [Gateway]. Driver, Placement, Positions and Verifier
@@ -39,6 +43,12 @@ type Options struct {
 	Rules    store.Rules
 	MaxRules int
 	Verifier *auth.Verifier
+	// Records keeps the audit; nil records nothing. AuditRetention is how long;
+	// 0 is without end.
+	Records        store.Audit
+	AuditRetention time.Duration
+	// Name is this gateway's, for operators; default: that of its presence.
+	Name string
 	// Presence is this gateway among its peers; nil: it is alone. The gateway
 	// starts it with [Gateway.Join] and closes it.
 	Presence presence.Gateway
@@ -77,6 +87,9 @@ type Gateway struct {
 	Sessions *session.Manager
 	Server   *server.Server
 	Presence presence.Gateway
+	Peers    *peers.Peers
+	Admin    *admin.Service
+	Audit    *audit.Recorder // nil if nothing is recorded
 }
 
 // New starts a gateway's parts; it takes connections with [Gateway.Serve].
@@ -91,21 +104,39 @@ func New(o Options) *Gateway {
 		o.KeepaliveTimeout = defaultKeepalive
 	}
 	g := &Gateway{Presence: o.Presence}
+	if o.Name == "" {
+		o.Name = o.Presence.Self().Name
+	}
+	if o.Boot == 0 {
+		o.Boot = router.NewBoot()
+	}
+	if o.Records != nil {
+		g.Audit = audit.New(audit.Options{
+			Store: o.Records, Gateway: o.Name, Origin: o.Boot.String(), Retention: o.AuditRetention, Logger: o.Logger,
+		})
+	}
 	g.Router = router.New(router.Options{
 		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Feed: o.Feed, Rules: o.Rules, MaxRules: o.MaxRules, Logger: o.Logger,
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 		Retention: o.Retention,
 	})
+	g.Peers = peers.New(o.Presence, o.Logger)
+	finder := where.New(g.Router, o.Presence, g.Peers, nil)
 	g.Sessions = session.NewManager(session.Options{
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
-		QueueBytes: o.QueueBytes,
+		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder,
+	})
+	g.Admin = admin.New(admin.Options{
+		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
+		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence,
 	})
 	g.Server = server.New(server.Options{
 		Sessions: g.Sessions, Logger: o.Logger, KeepaliveTime: o.KeepaliveTime, KeepaliveTimeout: o.KeepaliveTimeout,
-		Reflection: o.Reflection,
+		Reflection: o.Reflection, Admin: g.Admin,
+		Gate: &admin.Gate{Verifier: o.Verifier, Refused: g.Audit},
 	})
 	return g
 }
@@ -157,6 +188,7 @@ const streamEnds = 2 * time.Second
 // driver and the store stay the caller's.
 func (g *Gateway) Stop(ctx context.Context) error {
 	g.Server.SetServing(false)
+	g.Admin.Close()
 	// Clients get most of the time: what they leave is needed to commit
 	// positions and to store what was accepted.
 	clients, cancel := ctx, context.CancelFunc(func() {})
@@ -170,5 +202,6 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	ends, cancelEnds := context.WithTimeout(clients, streamEnds)
 	defer cancelEnds()
 	g.Server.Stop(ends)
-	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx), g.Presence.Close(ctx))
+	g.Peers.Close()
+	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx), g.Presence.Close(ctx), g.Audit.Close(ctx))
 }

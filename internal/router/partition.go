@@ -62,7 +62,9 @@ type partition struct {
 	absent    absences
 	// suspects have positions beyond what the tail has shown (delivery rule C2);
 	// at most the inboxes of this partition.
-	suspects []suspect
+	suspects  []suspect
+	observers map[string][]*Observer // by address
+	late      tooLate
 	// unknown holds what the sender was told may or may not be stored, until
 	// it is stored; as many as the writer keeps unconfirmed.
 	unknown map[uint64]struct{}
@@ -211,6 +213,9 @@ func (p *partition) show(v *envelope.View, position int64) {
 		}
 		if t := p.find(v.Topic); t != nil {
 			p.hand(t, v, position, own, found)
+		}
+		if len(p.observers) > 0 && !found.again {
+			p.observe(v, position)
 		}
 		if len(p.absent.own) > 0 {
 			p.shownTo(v.Topic, position)

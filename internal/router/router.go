@@ -121,12 +121,16 @@ type Router struct {
 	subs    map[*Subscription]struct{}
 	unready int
 	ready   chan struct{}
+	// observers is how many there are.
+	observers int
 
 	fingerprint    string // of the placement
 	misplaced      chan struct{}
 	placementError atomic.Pointer[PlacementError]
 
 	fetching chan struct{}
+	scanning chan struct{} // one of each scan of the log
+	refusals refusals
 	dead     *deadLetters
 }
 
@@ -137,6 +141,7 @@ func New(o Options) *Router {
 		driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
 		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
 		unready: o.Placement.Count() + 3, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
+		scanning: make(chan struct{}, maxScans),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -225,8 +230,7 @@ func (r *Router) spawn(f func(context.Context)) bool {
 	return true
 }
 
-func (r *Router) nowMS() int64  { return r.now().UnixMilli() }
-func (r *Router) countExpired() { r.stats.Expired.Add(1) }
+func (r *Router) nowMS() int64 { return r.now().UnixMilli() }
 
 // Members returns who is known to be in which workspace.
 func (r *Router) Members() *Members { return r.members }

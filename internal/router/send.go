@@ -43,6 +43,7 @@ func (s *Sender) Send(msg *aetherv1.SendMessage) *wireerr.Error {
 	err := s.send(msg)
 	if err != nil {
 		s.r.stats.Refused.Add(1)
+		s.r.refusals.add(s.source, msg, err)
 		err = answer{messageID: msg.GetMessageId(), topic: msg.GetTargetTopic()}.name(err)
 	}
 	return err

@@ -124,7 +124,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 		p := r.parts[r.placement.Of(reads.Workers)]
 		s.worker = &member{Inbox: box.NewInbox(reads.Identity, reads.Workers, 0, false)}
 		s.worker.Owner, s.worker.Worker = s.worker, true
-		s.worker.Now, s.worker.Expired = r.nowMS, r.countExpired
+		s.worker.Now, s.worker.Expired = r.nowMS, p.expired
 		p.work(reads.Workers, s.worker)
 	}
 	r.register(s)
@@ -150,7 +150,7 @@ func (s *Subscription) open(ctx context.Context, address string) error {
 func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
 	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, origin: o}
 	in.Owner = in
-	in.Now, in.Expired = s.r.nowMS, s.r.countExpired
+	in.Now, in.Expired = s.r.nowMS, p.expired
 	earlier := s.r.repeats.get(key)
 	in.Repeats, in.RepeatsSeq = earlier.position, earlier.seq
 	in.target = target{inbox: in}

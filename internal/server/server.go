@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/session"
 )
@@ -36,6 +35,10 @@ type Options struct {
 	KeepaliveTime, KeepaliveTimeout time.Duration
 	// Reflection serves the gRPC reflection service.
 	Reflection bool
+	// Admin is the operators' service, behind Gate; nil serves none. Without a
+	// gate nobody is let in.
+	Admin adminv1.AdminServer
+	Gate  Gate
 }
 
 // maxReceive is the largest frame that gets a typed answer; a larger one ends
@@ -78,9 +81,13 @@ func New(o Options) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.StreamInterceptor(s.recoverStream),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.streaming),
 	)
 	aetherv1.RegisterAetherGatewayServer(s.grpc, s)
+	if o.Admin != nil {
+		adminv1.RegisterAdminServer(s.grpc, o.Admin)
+	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.SetServing(false)
 	if o.Reflection {
@@ -122,17 +129,6 @@ func (s *Server) Stop(ctx context.Context) {
 		s.grpc.Stop()
 		<-done
 	}
-}
-
-// recoverStream keeps a defect in one stream from ending the process.
-func (s *Server) recoverStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.o.Logger.Error("a stream panicked", "method", info.FullMethod, "panic", r)
-			err = status.Error(codes.Internal, "internal error")
-		}
-	}()
-	return next(srv, ss)
 }
 
 // Connect implements the AetherGateway service.

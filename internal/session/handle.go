@@ -21,7 +21,8 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 	switch p := frame.GetPayload().(type) {
 	case *aetherv1.UpstreamMessage_Send:
 		if err := s.sender.Send(p.Send); err != nil {
-			s.refuse(p.Send.GetRequestId(), err)
+			s.record("send", p.Send.GetTargetTopic(), err)
+			s.urgent(router.ErrorFrame(p.Send.GetRequestId(), err))
 		}
 	case *aetherv1.UpstreamMessage_Ack:
 		s.acknowledge(p.Ack)
@@ -35,6 +36,8 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 		}
 	case *aetherv1.UpstreamMessage_ConnectionStatusRequest:
 		s.status(p.ConnectionStatusRequest)
+	case *aetherv1.UpstreamMessage_WhereIs:
+		s.whereIs(p.WhereIs)
 	case *aetherv1.UpstreamMessage_Init:
 		s.end(cause{err: status.Error(codes.InvalidArgument, "a second init on one stream"), flush: true})
 	case nil:
@@ -45,6 +48,7 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 }
 
 func (s *Session) refuse(requestID string, err *wireerr.Error) {
+	s.record("request", "", err)
 	s.urgent(router.ErrorFrame(requestID, err))
 }
 

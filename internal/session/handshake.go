@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,7 @@ func (m *Manager) Serve(st Stream) error {
 	}
 	if err := m.entry.admit(); err != nil {
 		m.stats.TurnedAway.Add(1)
+		m.turnedAway()
 		return err
 	}
 	init, err := m.receiveInit(st)
@@ -37,6 +39,7 @@ func (m *Manager) Serve(st Stream) error {
 	}
 	if err != nil {
 		m.stats.Refused.Add(1)
+		m.refused(st, init, err)
 		m.o.Logger.Info("connection refused", "peer", st.Peer(), "code", status.Code(err).String(), "reason", status.Convert(err).Message())
 		return err
 	}
@@ -45,7 +48,9 @@ func (m *Manager) Serve(st Stream) error {
 		m.stats.Resumed.Add(1)
 	}
 	m.o.Logger.Info("connected", "identity", s.identity, "session", s.id, "peer", st.Peer())
+	m.came(s)
 	err = s.run()
+	m.went(s, err)
 	m.o.Logger.Info("disconnected", "identity", s.identity, "session", s.id, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
 	return err
 }
@@ -168,6 +173,11 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		return nil, err
 	}
 	reads := subscriptions(&s.principal, id)
+	s.hears = slices.Concat(reads.Exclusive, reads.Shared)
+	if reads.Workers != "" {
+		s.hears = append(s.hears, reads.Workers)
+	}
+	s.events = reads.Events
 	reads.Identity, reads.Lease, reads.Echo, reads.Gap = s.identity, s.lease, init.GetDelivery().GetEcho(), s.gap
 	reads.Workspace, reads.Ends = principal.Workspace, ends
 	reads.Watermark, reads.Exact = grant.Watermark, grant.Exact

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/where"
 )
 
 // Stream is a client's connection. Recv is called by one goroutine, Send by
@@ -41,6 +43,10 @@ type Options struct {
 	Revocations Revocations
 	Logger      *slog.Logger
 	Now         func() time.Time
+	// Audit records who connects and who is refused; nil records nothing.
+	Audit *audit.Recorder
+	// Finder answers where a message is; nil: that is not supported.
+	Finder *where.Finder
 	// Version is what ConnectionAck says.
 	Version string
 
@@ -97,6 +103,7 @@ type Manager struct {
 	once    sync.Once
 	stop    chan struct{}
 	wg      sync.WaitGroup
+	looking chan struct{} // one of each question about a message that is being answered
 
 	mu       sync.Mutex
 	sessions map[string]*Session
@@ -122,7 +129,7 @@ type Stats struct {
 // NewManager returns a manager, which must be closed.
 func NewManager(o Options) *Manager {
 	o = o.withDefaults()
-	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), sessions: map[string]*Session{}}
+	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), looking: make(chan struct{}, maxLooking), sessions: map[string]*Session{}}
 	m.wg.Go(m.watch)
 	return m
 }

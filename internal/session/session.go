@@ -41,6 +41,15 @@ type Session struct {
 
 	extensions []*aetherv1.NegotiatedExtension
 
+	// hears are the addresses that it reads, events the workspaces whose event
+	// addresses.
+	hears  []string
+	events acl.WorkspaceSet
+	// looking says that a question about a message is being answered; lookAgain
+	// is when the next may come, of the receiver.
+	looking   atomic.Bool
+	lookAgain time.Time
+
 	box    *delivery.Mailbox
 	sender *router.Sender
 	sub    *router.Subscription

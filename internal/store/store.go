@@ -69,6 +69,7 @@ type Store interface {
 	Rules
 	Placement
 	Feed
+	Audit
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

@@ -72,6 +72,7 @@ func Shared(tb testing.TB) Option {
 	return func(o *gateway.Options) {
 		o.Driver, o.Placement = shared.Driver, shared.Placement
 		o.Positions, o.Members, o.Feed, o.Rules = shared.Positions, shared.Members, shared.Feed, shared.Rules
+		o.Records = shared.Records
 	}
 }
 
@@ -160,6 +161,7 @@ func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func
 	driver, err := embedded.Open(file, embedded.Options{Partitions: o.Placement.Count(), Extra: 1})
 	check(tb, err)
 	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
+	o.Records = positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()

@@ -199,6 +199,18 @@ func (p *Peer) Leave() error {
 	}
 }
 
+// End reads to the end of the stream, which the gateway makes; it returns the
+// status.
+func (p *Peer) End() error {
+	timer := time.AfterFunc(patience, p.stop)
+	defer timer.Stop()
+	for {
+		if _, err := p.st.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
 // CloseSend half-closes the stream.
 func (p *Peer) CloseSend() { _ = p.st.CloseSend() }
 

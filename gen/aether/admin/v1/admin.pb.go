@@ -4,8 +4,12 @@
 // 	protoc        (unknown)
 // source: aether/admin/v1/admin.proto
 
-// The operators' service. It needs an operator credential and is served beside the
-// principals' one.
+// The operators' service. It needs an operator credential, as gRPC metadata
+// `authorization: Bearer <jwt>`, and is served beside the principals' one.
+//
+// Any gateway of a deployment answers for all of them. Times are Unix seconds unless
+// the name ends in _ms. A list comes in pages: ask again with next_page_token until it
+// is empty.
 
 package adminv1
 
@@ -125,6 +129,1496 @@ func (x *ServerInfoResponse) GetUptimeMs() int64 {
 	return 0
 }
 
+// Session is a connected principal.
+type Session struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Such as ag::workspace::impl::spec.
+	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// agent, unique_task, non_unique_task, user, workflow_engine, metrics_bridge, orchestrator,
+	// service or bridge.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Where it is now; empty for kinds that are in none.
+	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The instance id of its gateway.
+	Gateway     string `protobuf:"bytes,5,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	ConnectedAt int64  `protobuf:"varint,6,opt,name=connected_at,json=connectedAt,proto3" json:"connected_at,omitempty"`
+	// When its credential expires; 0: never.
+	ExpiresAt int64 `protobuf:"varint,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The other end of its connection.
+	Peer          string `protobuf:"bytes,8,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Session) Reset() {
+	*x = Session{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Session) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Session) ProtoMessage() {}
+
+func (x *Session) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Session.ProtoReflect.Descriptor instead.
+func (*Session) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Session) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *Session) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Session) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Session) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Session) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *Session) GetConnectedAt() int64 {
+	if x != nil {
+		return x.ConnectedAt
+	}
+	return 0
+}
+
+func (x *Session) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *Session) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+// ListSessionsRequest chooses sessions; empty fields choose all.
+type ListSessionsRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Workspace      string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Kind           string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	IdentityPrefix string                 `protobuf:"bytes,3,opt,name=identity_prefix,json=identityPrefix,proto3" json:"identity_prefix,omitempty"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListSessionsRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetIdentityPrefix() string {
+	if x != nil {
+		return x.IdentityPrefix
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListSessionsResponse is a page of sessions.
+type ListSessionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The gateways that did not answer in time; theirs are missing.
+	Unanswered    []string `protobuf:"bytes,3,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListSessionsResponse) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListSessionsResponse) GetUnanswered() []string {
+	if x != nil {
+		return x.Unanswered
+	}
+	return nil
+}
+
+// KickSessionRequest names a session.
+type KickSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A session id or an identity.
+	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// What its client is told, at most 256 bytes.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KickSessionRequest) Reset() {
+	*x = KickSessionRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KickSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KickSessionRequest) ProtoMessage() {}
+
+func (x *KickSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KickSessionRequest.ProtoReflect.Descriptor instead.
+func (*KickSessionRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *KickSessionRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *KickSessionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// KickSessionResponse says what was ended.
+type KickSessionResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sessions []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// The gateways that did not answer in time.
+	Unanswered    []string `protobuf:"bytes,2,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KickSessionResponse) Reset() {
+	*x = KickSessionResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KickSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KickSessionResponse) ProtoMessage() {}
+
+func (x *KickSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KickSessionResponse.ProtoReflect.Descriptor instead.
+func (*KickSessionResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *KickSessionResponse) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *KickSessionResponse) GetUnanswered() []string {
+	if x != nil {
+		return x.Unanswered
+	}
+	return nil
+}
+
+// TailRequest names what to observe.
+type TailRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The address, such as ag::workspace::impl::spec or ga::workspace.
+	Address       string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailRequest) Reset() {
+	*x = TailRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailRequest) ProtoMessage() {}
+
+func (x *TailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
+func (*TailRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TailRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// TailResponse is a message, or how many are missing before the next one. The first
+// response is empty: from then on everything is shown.
+type TailResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Message *StoredMessage         `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// Messages that were passed over because the observer did not keep up.
+	Dropped       uint64 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailResponse) Reset() {
+	*x = TailResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailResponse) ProtoMessage() {}
+
+func (x *TailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailResponse.ProtoReflect.Descriptor instead.
+func (*TailResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TailResponse) GetMessage() *StoredMessage {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *TailResponse) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// StoredMessage is a message as the log has it.
+type StoredMessage struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Source    string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Topic     string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
+	MessageId string                 `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// chat, control, tool_call, event, metric or opaque.
+	MessageType string            `protobuf:"bytes,4,opt,name=message_type,json=messageType,proto3" json:"message_type,omitempty"`
+	Workspace   string            `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Payload     []byte            `protobuf:"bytes,6,opt,name=payload,proto3" json:"payload,omitempty"`
+	Subject     string            `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"`
+	Metadata    map[string]string `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	TimestampMs int64             `protobuf:"varint,9,opt,name=timestamp_ms,json=timestampMs,proto3" json:"timestamp_ms,omitempty"`
+	// 0: never.
+	ExpiresAtMs int64 `protobuf:"varint,10,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
+	// Entry offset times 1024 plus the index in the entry, within the partition of the
+	// address.
+	Position      uint64 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredMessage) Reset() {
+	*x = StoredMessage{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredMessage) ProtoMessage() {}
+
+func (x *StoredMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredMessage.ProtoReflect.Descriptor instead.
+func (*StoredMessage) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StoredMessage) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *StoredMessage) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *StoredMessage) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *StoredMessage) GetMessageType() string {
+	if x != nil {
+		return x.MessageType
+	}
+	return ""
+}
+
+func (x *StoredMessage) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *StoredMessage) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *StoredMessage) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *StoredMessage) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *StoredMessage) GetTimestampMs() int64 {
+	if x != nil {
+		return x.TimestampMs
+	}
+	return 0
+}
+
+func (x *StoredMessage) GetExpiresAtMs() int64 {
+	if x != nil {
+		return x.ExpiresAtMs
+	}
+	return 0
+}
+
+func (x *StoredMessage) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+// FindMessageRequest names a message.
+type FindMessageRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MessageId string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// From when on the log is read, beyond what is in memory; 0: around the time in an id
+	// that a gateway drew, else not at all.
+	SinceMs       int64 `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindMessageRequest) Reset() {
+	*x = FindMessageRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindMessageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindMessageRequest) ProtoMessage() {}
+
+func (x *FindMessageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindMessageRequest.ProtoReflect.Descriptor instead.
+func (*FindMessageRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *FindMessageRequest) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *FindMessageRequest) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+// FindMessageResponse says where the messages with the id are: each sender and address
+// may have used it.
+type FindMessageResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Messages []*MessagePlace        `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The log was not read as far as was asked, or there was no time to begin at.
+	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindMessageResponse) Reset() {
+	*x = FindMessageResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindMessageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindMessageResponse) ProtoMessage() {}
+
+func (x *FindMessageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindMessageResponse.ProtoReflect.Descriptor instead.
+func (*FindMessageResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *FindMessageResponse) GetMessages() []*MessagePlace {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *FindMessageResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// MessagePlace is where one message is.
+type MessagePlace struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MessageId string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	Source    string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Topic     string                 `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"`
+	// stored, delivered, acked, expired or refused.
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// How often the receiver that has it open was given it.
+	Deliveries uint32 `protobuf:"varint,5,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
+	// Why, or what is not known.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it was accepted, or refused.
+	TimestampMs   int64  `protobuf:"varint,7,opt,name=timestamp_ms,json=timestampMs,proto3" json:"timestamp_ms,omitempty"`
+	Position      uint64 `protobuf:"varint,8,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessagePlace) Reset() {
+	*x = MessagePlace{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessagePlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessagePlace) ProtoMessage() {}
+
+func (x *MessagePlace) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessagePlace.ProtoReflect.Descriptor instead.
+func (*MessagePlace) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *MessagePlace) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *MessagePlace) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *MessagePlace) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *MessagePlace) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *MessagePlace) GetDeliveries() uint32 {
+	if x != nil {
+		return x.Deliveries
+	}
+	return 0
+}
+
+func (x *MessagePlace) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *MessagePlace) GetTimestampMs() int64 {
+	if x != nil {
+		return x.TimestampMs
+	}
+	return 0
+}
+
+func (x *MessagePlace) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+// PeekMailRequest names an address.
+type PeekMailRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeekMailRequest) Reset() {
+	*x = PeekMailRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeekMailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeekMailRequest) ProtoMessage() {}
+
+func (x *PeekMailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeekMailRequest.ProtoReflect.Descriptor instead.
+func (*PeekMailRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PeekMailRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *PeekMailRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *PeekMailRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// PeekMailResponse is a page of what waits.
+type PeekMailResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Messages      []*StoredMessage       `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// There may be more: the log was not read to its end.
+	Incomplete    bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeekMailResponse) Reset() {
+	*x = PeekMailResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeekMailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeekMailResponse) ProtoMessage() {}
+
+func (x *PeekMailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeekMailResponse.ProtoReflect.Descriptor instead.
+func (*PeekMailResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PeekMailResponse) GetMessages() []*StoredMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *PeekMailResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *PeekMailResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// SkipMailRequest says what to pass over.
+type SkipMailRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// How much: exactly one.
+	//
+	// Types that are valid to be assigned to Extent:
+	//
+	//	*SkipMailRequest_Count
+	//	*SkipMailRequest_ToPosition
+	//	*SkipMailRequest_All
+	Extent        isSkipMailRequest_Extent `protobuf_oneof:"extent"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipMailRequest) Reset() {
+	*x = SkipMailRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipMailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipMailRequest) ProtoMessage() {}
+
+func (x *SkipMailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipMailRequest.ProtoReflect.Descriptor instead.
+func (*SkipMailRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SkipMailRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *SkipMailRequest) GetExtent() isSkipMailRequest_Extent {
+	if x != nil {
+		return x.Extent
+	}
+	return nil
+}
+
+func (x *SkipMailRequest) GetCount() int32 {
+	if x != nil {
+		if x, ok := x.Extent.(*SkipMailRequest_Count); ok {
+			return x.Count
+		}
+	}
+	return 0
+}
+
+func (x *SkipMailRequest) GetToPosition() uint64 {
+	if x != nil {
+		if x, ok := x.Extent.(*SkipMailRequest_ToPosition); ok {
+			return x.ToPosition
+		}
+	}
+	return 0
+}
+
+func (x *SkipMailRequest) GetAll() bool {
+	if x != nil {
+		if x, ok := x.Extent.(*SkipMailRequest_All); ok {
+			return x.All
+		}
+	}
+	return false
+}
+
+type isSkipMailRequest_Extent interface {
+	isSkipMailRequest_Extent()
+}
+
+type SkipMailRequest_Count struct {
+	// The oldest so many, at most 500.
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3,oneof"`
+}
+
+type SkipMailRequest_ToPosition struct {
+	// Everything up to a position, that one included.
+	ToPosition uint64 `protobuf:"varint,3,opt,name=to_position,json=toPosition,proto3,oneof"`
+}
+
+type SkipMailRequest_All struct {
+	// Everything that waits now.
+	All bool `protobuf:"varint,4,opt,name=all,proto3,oneof"`
+}
+
+func (*SkipMailRequest_Count) isSkipMailRequest_Extent() {}
+
+func (*SkipMailRequest_ToPosition) isSkipMailRequest_Extent() {}
+
+func (*SkipMailRequest_All) isSkipMailRequest_Extent() {}
+
+// SkipMailResponse says what was passed over.
+type SkipMailResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Up to which position; meaningless if all was passed over.
+	Position uint64 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	// How many messages; 0 if they were not counted.
+	Skipped       int32 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipMailResponse) Reset() {
+	*x = SkipMailResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipMailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipMailResponse) ProtoMessage() {}
+
+func (x *SkipMailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipMailResponse.ProtoReflect.Descriptor instead.
+func (*SkipMailResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SkipMailResponse) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *SkipMailResponse) GetSkipped() int32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+// ReplayMailRequest says what is to come again.
+type ReplayMailRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// From where on: exactly one.
+	//
+	// Types that are valid to be assigned to Start:
+	//
+	//	*ReplayMailRequest_FromPosition
+	//	*ReplayMailRequest_SinceMs
+	Start         isReplayMailRequest_Start `protobuf_oneof:"start"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayMailRequest) Reset() {
+	*x = ReplayMailRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayMailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayMailRequest) ProtoMessage() {}
+
+func (x *ReplayMailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayMailRequest.ProtoReflect.Descriptor instead.
+func (*ReplayMailRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReplayMailRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReplayMailRequest) GetStart() isReplayMailRequest_Start {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ReplayMailRequest) GetFromPosition() uint64 {
+	if x != nil {
+		if x, ok := x.Start.(*ReplayMailRequest_FromPosition); ok {
+			return x.FromPosition
+		}
+	}
+	return 0
+}
+
+func (x *ReplayMailRequest) GetSinceMs() int64 {
+	if x != nil {
+		if x, ok := x.Start.(*ReplayMailRequest_SinceMs); ok {
+			return x.SinceMs
+		}
+	}
+	return 0
+}
+
+type isReplayMailRequest_Start interface {
+	isReplayMailRequest_Start()
+}
+
+type ReplayMailRequest_FromPosition struct {
+	// From a position on.
+	FromPosition uint64 `protobuf:"varint,2,opt,name=from_position,json=fromPosition,proto3,oneof"`
+}
+
+type ReplayMailRequest_SinceMs struct {
+	// What was sent at a time or later.
+	SinceMs int64 `protobuf:"varint,3,opt,name=since_ms,json=sinceMs,proto3,oneof"`
+}
+
+func (*ReplayMailRequest_FromPosition) isReplayMailRequest_Start() {}
+
+func (*ReplayMailRequest_SinceMs) isReplayMailRequest_Start() {}
+
+// ReplayMailResponse says from where on.
+type ReplayMailResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      uint64                 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayMailResponse) Reset() {
+	*x = ReplayMailResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayMailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayMailResponse) ProtoMessage() {}
+
+func (x *ReplayMailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayMailResponse.ProtoReflect.Descriptor instead.
+func (*ReplayMailResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReplayMailResponse) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+// ListAuditRequest chooses records; empty fields choose all.
+type ListAuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// connect, refusal, grant, rule, operator or audit.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Who acted: an identity, or the subject of an operator's credential.
+	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Only what is as new as this, or newer.
+	SinceMs int64 `protobuf:"varint,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRequest) Reset() {
+	*x = ListAuditRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRequest) ProtoMessage() {}
+
+func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListAuditRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListAuditResponse is a page of records.
+type ListAuditResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditResponse) Reset() {
+	*x = ListAuditResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditResponse) ProtoMessage() {}
+
+func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListAuditResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListAuditResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// AuditRecord is something that happened, once or several times.
+type AuditRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it happened first.
+	AtMs int64 `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The instance id of the gateway that saw it.
+	Gateway string `protobuf:"bytes,2,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	Kind    string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Actor   string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	Action  string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
+	Target  string `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`
+	// ok, refused or failed.
+	Outcome string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The code of a refusal.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// A sentence for people.
+	Detail string `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"`
+	// How often it happened within the span of this record.
+	Count         int64 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRecord) Reset() {
+	*x = AuditRecord{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRecord) ProtoMessage() {}
+
+func (x *AuditRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
+func (*AuditRecord) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AuditRecord) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 var File_aether_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_aether_admin_v1_admin_proto_rawDesc = "" +
@@ -134,10 +1628,144 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x12ServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x1b\n" +
-	"\tuptime_ms\x18\x03 \x01(\x03R\buptimeMs2^\n" +
+	"\tuptime_ms\x18\x03 \x01(\x03R\buptimeMs\"\xe6\x01\n" +
+	"\aSession\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tworkspace\x18\x04 \x01(\tR\tworkspace\x12\x18\n" +
+	"\agateway\x18\x05 \x01(\tR\agateway\x12!\n" +
+	"\fconnected_at\x18\x06 \x01(\x03R\vconnectedAt\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\a \x01(\x03R\texpiresAt\x12\x12\n" +
+	"\x04peer\x18\b \x01(\tR\x04peer\"\xac\x01\n" +
+	"\x13ListSessionsRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12'\n" +
+	"\x0fidentity_prefix\x18\x03 \x01(\tR\x0eidentityPrefix\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"\x94\x01\n" +
+	"\x14ListSessionsResponse\x124\n" +
+	"\bsessions\x18\x01 \x03(\v2\x18.aether.admin.v1.SessionR\bsessions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"unanswered\x18\x03 \x03(\tR\n" +
+	"unanswered\"D\n" +
+	"\x12KickSessionRequest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"k\n" +
+	"\x13KickSessionResponse\x124\n" +
+	"\bsessions\x18\x01 \x03(\v2\x18.aether.admin.v1.SessionR\bsessions\x12\x1e\n" +
+	"\n" +
+	"unanswered\x18\x02 \x03(\tR\n" +
+	"unanswered\"'\n" +
+	"\vTailRequest\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\"b\n" +
+	"\fTailResponse\x128\n" +
+	"\amessage\x18\x01 \x01(\v2\x1e.aether.admin.v1.StoredMessageR\amessage\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\"\xbb\x03\n" +
+	"\rStoredMessage\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12!\n" +
+	"\fmessage_type\x18\x04 \x01(\tR\vmessageType\x12\x1c\n" +
+	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x18\n" +
+	"\apayload\x18\x06 \x01(\fR\apayload\x12\x18\n" +
+	"\asubject\x18\a \x01(\tR\asubject\x12H\n" +
+	"\bmetadata\x18\b \x03(\v2,.aether.admin.v1.StoredMessage.MetadataEntryR\bmetadata\x12!\n" +
+	"\ftimestamp_ms\x18\t \x01(\x03R\vtimestampMs\x12\"\n" +
+	"\rexpires_at_ms\x18\n" +
+	" \x01(\x03R\vexpiresAtMs\x12\x1a\n" +
+	"\bposition\x18\v \x01(\x04R\bposition\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\x12FindMessageRequest\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\"p\n" +
+	"\x13FindMessageResponse\x129\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1d.aether.admin.v1.MessagePlaceR\bmessages\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x02 \x01(\bR\n" +
+	"incomplete\"\xe8\x01\n" +
+	"\fMessagePlace\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x14\n" +
+	"\x05topic\x18\x03 \x01(\tR\x05topic\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1e\n" +
+	"\n" +
+	"deliveries\x18\x05 \x01(\rR\n" +
+	"deliveries\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12!\n" +
+	"\ftimestamp_ms\x18\a \x01(\x03R\vtimestampMs\x12\x1a\n" +
+	"\bposition\x18\b \x01(\x04R\bposition\"g\n" +
+	"\x0fPeekMailRequest\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x96\x01\n" +
+	"\x10PeekMailResponse\x12:\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1e.aether.admin.v1.StoredMessageR\bmessages\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x03 \x01(\bR\n" +
+	"incomplete\"\x84\x01\n" +
+	"\x0fSkipMailRequest\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
+	"\x05count\x18\x02 \x01(\x05H\x00R\x05count\x12!\n" +
+	"\vto_position\x18\x03 \x01(\x04H\x00R\n" +
+	"toPosition\x12\x12\n" +
+	"\x03all\x18\x04 \x01(\bH\x00R\x03allB\b\n" +
+	"\x06extent\"H\n" +
+	"\x10SkipMailResponse\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\x12\x18\n" +
+	"\askipped\x18\x02 \x01(\x05R\askipped\"z\n" +
+	"\x11ReplayMailRequest\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12%\n" +
+	"\rfrom_position\x18\x02 \x01(\x04H\x00R\ffromPosition\x12\x1b\n" +
+	"\bsince_ms\x18\x03 \x01(\x03H\x00R\asinceMsB\a\n" +
+	"\x05start\"0\n" +
+	"\x12ReplayMailResponse\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\x93\x01\n" +
+	"\x10ListAuditRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x19\n" +
+	"\bsince_ms\x18\x03 \x01(\x03R\asinceMs\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"s\n" +
+	"\x11ListAuditResponse\x126\n" +
+	"\arecords\x18\x01 \x03(\v2\x1c.aether.admin.v1.AuditRecordR\arecords\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf6\x01\n" +
+	"\vAuditRecord\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12\x18\n" +
+	"\agateway\x18\x02 \x01(\tR\agateway\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06action\x18\x05 \x01(\tR\x06action\x12\x16\n" +
+	"\x06target\x18\x06 \x01(\tR\x06target\x12\x18\n" +
+	"\aoutcome\x18\a \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
+	"\x05count\x18\n" +
+	" \x01(\x03R\x05count2\x83\x06\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
-	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponseB?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
+	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
+	"\fListSessions\x12$.aether.admin.v1.ListSessionsRequest\x1a%.aether.admin.v1.ListSessionsResponse\x12X\n" +
+	"\vKickSession\x12#.aether.admin.v1.KickSessionRequest\x1a$.aether.admin.v1.KickSessionResponse\x12E\n" +
+	"\x04Tail\x12\x1c.aether.admin.v1.TailRequest\x1a\x1d.aether.admin.v1.TailResponse0\x01\x12X\n" +
+	"\vFindMessage\x12#.aether.admin.v1.FindMessageRequest\x1a$.aether.admin.v1.FindMessageResponse\x12O\n" +
+	"\bPeekMail\x12 .aether.admin.v1.PeekMailRequest\x1a!.aether.admin.v1.PeekMailResponse\x12O\n" +
+	"\bSkipMail\x12 .aether.admin.v1.SkipMailRequest\x1a!.aether.admin.v1.SkipMailResponse\x12U\n" +
+	"\n" +
+	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12R\n" +
+	"\tListAudit\x12!.aether.admin.v1.ListAuditRequest\x1a\".aether.admin.v1.ListAuditResponseB?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_aether_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -151,19 +1779,63 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
-	(*ServerInfoRequest)(nil),  // 0: aether.admin.v1.ServerInfoRequest
-	(*ServerInfoResponse)(nil), // 1: aether.admin.v1.ServerInfoResponse
+	(*ServerInfoRequest)(nil),    // 0: aether.admin.v1.ServerInfoRequest
+	(*ServerInfoResponse)(nil),   // 1: aether.admin.v1.ServerInfoResponse
+	(*Session)(nil),              // 2: aether.admin.v1.Session
+	(*ListSessionsRequest)(nil),  // 3: aether.admin.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil), // 4: aether.admin.v1.ListSessionsResponse
+	(*KickSessionRequest)(nil),   // 5: aether.admin.v1.KickSessionRequest
+	(*KickSessionResponse)(nil),  // 6: aether.admin.v1.KickSessionResponse
+	(*TailRequest)(nil),          // 7: aether.admin.v1.TailRequest
+	(*TailResponse)(nil),         // 8: aether.admin.v1.TailResponse
+	(*StoredMessage)(nil),        // 9: aether.admin.v1.StoredMessage
+	(*FindMessageRequest)(nil),   // 10: aether.admin.v1.FindMessageRequest
+	(*FindMessageResponse)(nil),  // 11: aether.admin.v1.FindMessageResponse
+	(*MessagePlace)(nil),         // 12: aether.admin.v1.MessagePlace
+	(*PeekMailRequest)(nil),      // 13: aether.admin.v1.PeekMailRequest
+	(*PeekMailResponse)(nil),     // 14: aether.admin.v1.PeekMailResponse
+	(*SkipMailRequest)(nil),      // 15: aether.admin.v1.SkipMailRequest
+	(*SkipMailResponse)(nil),     // 16: aether.admin.v1.SkipMailResponse
+	(*ReplayMailRequest)(nil),    // 17: aether.admin.v1.ReplayMailRequest
+	(*ReplayMailResponse)(nil),   // 18: aether.admin.v1.ReplayMailResponse
+	(*ListAuditRequest)(nil),     // 19: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),    // 20: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),          // 21: aether.admin.v1.AuditRecord
+	nil,                          // 22: aether.admin.v1.StoredMessage.MetadataEntry
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
-	0, // 0: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	1, // 1: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
+	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
+	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
+	22, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	12, // 4: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
+	9,  // 5: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
+	21, // 6: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
+	0,  // 7: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 8: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 9: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 10: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	10, // 11: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	13, // 12: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	15, // 13: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	17, // 14: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	19, // 15: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	1,  // 16: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 17: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 18: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 19: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 20: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	14, // 21: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	16, // 22: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	18, // 23: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	20, // 24: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	16, // [16:25] is the sub-list for method output_type
+	7,  // [7:16] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -171,13 +1843,22 @@ func file_aether_admin_v1_admin_proto_init() {
 	if File_aether_admin_v1_admin_proto != nil {
 		return
 	}
+	file_aether_admin_v1_admin_proto_msgTypes[15].OneofWrappers = []any{
+		(*SkipMailRequest_Count)(nil),
+		(*SkipMailRequest_ToPosition)(nil),
+		(*SkipMailRequest_All)(nil),
+	}
+	file_aether_admin_v1_admin_proto_msgTypes[17].OneofWrappers = []any{
+		(*ReplayMailRequest_FromPosition)(nil),
+		(*ReplayMailRequest_SinceMs)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,8 +4,12 @@
 // - protoc             (unknown)
 // source: aether/admin/v1/admin.proto
 
-// The operators' service. It needs an operator credential and is served beside the
-// principals' one.
+// The operators' service. It needs an operator credential, as gRPC metadata
+// `authorization: Bearer <jwt>`, and is served beside the principals' one.
+//
+// Any gateway of a deployment answers for all of them. Times are Unix seconds unless
+// the name ends in _ms. A list comes in pages: ask again with next_page_token until it
+// is empty.
 
 package adminv1
 
@@ -22,7 +26,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_ServerInfo_FullMethodName = "/aether.admin.v1.Admin/ServerInfo"
+	Admin_ServerInfo_FullMethodName   = "/aether.admin.v1.Admin/ServerInfo"
+	Admin_ListSessions_FullMethodName = "/aether.admin.v1.Admin/ListSessions"
+	Admin_KickSession_FullMethodName  = "/aether.admin.v1.Admin/KickSession"
+	Admin_Tail_FullMethodName         = "/aether.admin.v1.Admin/Tail"
+	Admin_FindMessage_FullMethodName  = "/aether.admin.v1.Admin/FindMessage"
+	Admin_PeekMail_FullMethodName     = "/aether.admin.v1.Admin/PeekMail"
+	Admin_SkipMail_FullMethodName     = "/aether.admin.v1.Admin/SkipMail"
+	Admin_ReplayMail_FullMethodName   = "/aether.admin.v1.Admin/ReplayMail"
+	Admin_ListAudit_FullMethodName    = "/aether.admin.v1.Admin/ListAudit"
 )
 
 // AdminClient is the client API for Admin service.
@@ -36,6 +48,26 @@ const (
 type AdminClient interface {
 	// ServerInfo describes the gateway process that answers.
 	ServerInfo(ctx context.Context, in *ServerInfoRequest, opts ...grpc.CallOption) (*ServerInfoResponse, error)
+	// ListSessions lists the live sessions of all gateways, by identity.
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// KickSession ends a session, wherever it is. NOT_FOUND: there is none.
+	KickSession(ctx context.Context, in *KickSessionRequest, opts ...grpc.CallOption) (*KickSessionResponse, error)
+	// Tail shows what is stored for an address from now on, as an observer: it takes
+	// nobody's mail. An observer that does not keep up is told how much it has missed.
+	Tail(ctx context.Context, in *TailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailResponse], error)
+	// FindMessage says where a message is: stored, delivered, acknowledged, expired or
+	// refused.
+	FindMessage(ctx context.Context, in *FindMessageRequest, opts ...grpc.CallOption) (*FindMessageResponse, error)
+	// PeekMail lists what waits for an address, oldest first, and takes nothing.
+	PeekMail(ctx context.Context, in *PeekMailRequest, opts ...grpc.CallOption) (*PeekMailResponse, error)
+	// SkipMail passes over what waits for an address: the oldest messages, up to a
+	// position, or all. FAILED_PRECONDITION: its reader is connected.
+	SkipMail(ctx context.Context, in *SkipMailRequest, opts ...grpc.CallOption) (*SkipMailResponse, error)
+	// ReplayMail has an address's mail delivered again, from a position or a time on.
+	// FAILED_PRECONDITION: its reader is connected.
+	ReplayMail(ctx context.Context, in *ReplayMailRequest, opts ...grpc.CallOption) (*ReplayMailResponse, error)
+	// ListAudit lists what was recorded, newest first.
+	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
 
 type adminClient struct {
@@ -56,6 +88,95 @@ func (c *adminClient) ServerInfo(ctx context.Context, in *ServerInfoRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, Admin_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) KickSession(ctx context.Context, in *KickSessionRequest, opts ...grpc.CallOption) (*KickSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KickSessionResponse)
+	err := c.cc.Invoke(ctx, Admin_KickSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Tail(ctx context.Context, in *TailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[0], Admin_Tail_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TailRequest, TailResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_TailClient = grpc.ServerStreamingClient[TailResponse]
+
+func (c *adminClient) FindMessage(ctx context.Context, in *FindMessageRequest, opts ...grpc.CallOption) (*FindMessageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindMessageResponse)
+	err := c.cc.Invoke(ctx, Admin_FindMessage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PeekMail(ctx context.Context, in *PeekMailRequest, opts ...grpc.CallOption) (*PeekMailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PeekMailResponse)
+	err := c.cc.Invoke(ctx, Admin_PeekMail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) SkipMail(ctx context.Context, in *SkipMailRequest, opts ...grpc.CallOption) (*SkipMailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SkipMailResponse)
+	err := c.cc.Invoke(ctx, Admin_SkipMail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ReplayMail(ctx context.Context, in *ReplayMailRequest, opts ...grpc.CallOption) (*ReplayMailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayMailResponse)
+	err := c.cc.Invoke(ctx, Admin_ReplayMail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditResponse)
+	err := c.cc.Invoke(ctx, Admin_ListAudit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -67,6 +188,26 @@ func (c *adminClient) ServerInfo(ctx context.Context, in *ServerInfoRequest, opt
 type AdminServer interface {
 	// ServerInfo describes the gateway process that answers.
 	ServerInfo(context.Context, *ServerInfoRequest) (*ServerInfoResponse, error)
+	// ListSessions lists the live sessions of all gateways, by identity.
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// KickSession ends a session, wherever it is. NOT_FOUND: there is none.
+	KickSession(context.Context, *KickSessionRequest) (*KickSessionResponse, error)
+	// Tail shows what is stored for an address from now on, as an observer: it takes
+	// nobody's mail. An observer that does not keep up is told how much it has missed.
+	Tail(*TailRequest, grpc.ServerStreamingServer[TailResponse]) error
+	// FindMessage says where a message is: stored, delivered, acknowledged, expired or
+	// refused.
+	FindMessage(context.Context, *FindMessageRequest) (*FindMessageResponse, error)
+	// PeekMail lists what waits for an address, oldest first, and takes nothing.
+	PeekMail(context.Context, *PeekMailRequest) (*PeekMailResponse, error)
+	// SkipMail passes over what waits for an address: the oldest messages, up to a
+	// position, or all. FAILED_PRECONDITION: its reader is connected.
+	SkipMail(context.Context, *SkipMailRequest) (*SkipMailResponse, error)
+	// ReplayMail has an address's mail delivered again, from a position or a time on.
+	// FAILED_PRECONDITION: its reader is connected.
+	ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error)
+	// ListAudit lists what was recorded, newest first.
+	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -79,6 +220,30 @@ type UnimplementedAdminServer struct{}
 
 func (UnimplementedAdminServer) ServerInfo(context.Context, *ServerInfoRequest) (*ServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ServerInfo not implemented")
+}
+func (UnimplementedAdminServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedAdminServer) KickSession(context.Context, *KickSessionRequest) (*KickSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KickSession not implemented")
+}
+func (UnimplementedAdminServer) Tail(*TailRequest, grpc.ServerStreamingServer[TailResponse]) error {
+	return status.Error(codes.Unimplemented, "method Tail not implemented")
+}
+func (UnimplementedAdminServer) FindMessage(context.Context, *FindMessageRequest) (*FindMessageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindMessage not implemented")
+}
+func (UnimplementedAdminServer) PeekMail(context.Context, *PeekMailRequest) (*PeekMailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PeekMail not implemented")
+}
+func (UnimplementedAdminServer) SkipMail(context.Context, *SkipMailRequest) (*SkipMailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SkipMail not implemented")
+}
+func (UnimplementedAdminServer) ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayMail not implemented")
+}
+func (UnimplementedAdminServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -119,6 +284,143 @@ func _Admin_ServerInfo_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_KickSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KickSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).KickSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_KickSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).KickSession(ctx, req.(*KickSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Tail_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(TailRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Tail(m, &grpc.GenericServerStream[TailRequest, TailResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_TailServer = grpc.ServerStreamingServer[TailResponse]
+
+func _Admin_FindMessage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindMessageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).FindMessage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_FindMessage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).FindMessage(ctx, req.(*FindMessageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_PeekMail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PeekMailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PeekMail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PeekMail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PeekMail(ctx, req.(*PeekMailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_SkipMail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SkipMailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).SkipMail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_SkipMail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).SkipMail(ctx, req.(*SkipMailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ReplayMail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayMailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ReplayMail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ReplayMail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ReplayMail(ctx, req.(*ReplayMailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListAudit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListAudit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListAudit(ctx, req.(*ListAuditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -130,7 +432,41 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ServerInfo",
 			Handler:    _Admin_ServerInfo_Handler,
 		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _Admin_ListSessions_Handler,
+		},
+		{
+			MethodName: "KickSession",
+			Handler:    _Admin_KickSession_Handler,
+		},
+		{
+			MethodName: "FindMessage",
+			Handler:    _Admin_FindMessage_Handler,
+		},
+		{
+			MethodName: "PeekMail",
+			Handler:    _Admin_PeekMail_Handler,
+		},
+		{
+			MethodName: "SkipMail",
+			Handler:    _Admin_SkipMail_Handler,
+		},
+		{
+			MethodName: "ReplayMail",
+			Handler:    _Admin_ReplayMail_Handler,
+		},
+		{
+			MethodName: "ListAudit",
+			Handler:    _Admin_ListAudit_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Tail",
+			Handler:       _Admin_Tail_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "aether/admin/v1/admin.proto",
 }

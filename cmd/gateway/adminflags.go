@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/aether-gateway/gateway/client"
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/version"
+)
+
+// adminFlags say where the gateway is and by which operator credential to talk
+// to it.
+type adminFlags struct {
+	Addr      string `placeholder:"HOST:PORT" help:"The gRPC address of any gateway of the deployment; of several with commas between them, the first that answers (default: AETHER_ADDR, AETHER_GRPC_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
+	Token     string `placeholder:"JWT" help:"A credential of kind operator (default: AETHER_TOKEN, else the data directory's)."`
+	DataDir   string `placeholder:"DIR" help:"The data directory of gateway dev (default: .aether)."`
+	Timeout   string `placeholder:"DURATION" help:"How long to wait for the gateway (default: 5s)."`
+	Plaintext bool   `help:"Send the credential unencrypted to a host that is not this one."`
+}
+
+// outputFlag chooses the form of what a command prints.
+type outputFlag struct {
+	Output string `default:"table" enum:"table,json" help:"table, or json: an array of objects."`
+}
+
+// operator is a connection to a gateway's operators' service.
+type operator struct {
+	adminv1.AdminClient
+	p    *program
+	conn *grpc.ClientConn
+	to   *target
+	// patience bounds each call.
+	patience time.Duration
+}
+
+// operate connects to the first gateway that answers.
+func (f *adminFlags) operate(ctx context.Context, p *program) (*operator, error) {
+	as := clientFlags{Addr: f.Addr, Timeout: f.Timeout, keyFlags: keyFlags{DataDir: f.DataDir}}
+	t := &target{name: p.name(), keyFrom: as.source(p)}
+	var err error
+	if t.addr, t.from, err = as.address(p); err != nil {
+		return nil, err
+	}
+	patience, err := as.patience(reachTimeout)
+	if err != nil {
+		return nil, err
+	}
+	token, err := f.credential(p, t)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	addrs := strings.Split(t.addr, ",")
+	for i := 0; ; i++ {
+		o := &operator{p: p, to: t, patience: patience}
+		err := o.dial(ctx, addrs[i%len(addrs)], token, f.Plaintext, patience/time.Duration(len(addrs)))
+		if err == nil {
+			return o, nil
+		}
+		if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded || !waitFor(ctx, redialPause) {
+			return nil, o.explain(err)
+		}
+	}
+}
+
+// redialPause is between two attempts to reach a gateway.
+const redialPause = 200 * time.Millisecond
+
+func waitFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// credential is the operator's token.
+func (f *adminFlags) credential(p *program, t *target) (string, error) {
+	var token string
+	switch env := p.getenv("AETHER_TOKEN"); {
+	case f.Token != "":
+		token, t.token = f.Token, "--token"
+	case env != "":
+		token, t.token = env, "AETHER_TOKEN"
+	default:
+		dir := (&keyFlags{DataDir: f.DataDir}).dataDir(p)
+		var err error
+		if token, err = readToken(filepath.Join(dir, devOperatorFile)); err != nil {
+			return "", fmt.Errorf("no operator credential: give one with --token or AETHER_TOKEN, or name the data directory of gateway dev with --data-dir; "+
+				"`%s token create --kind operator` makes one with the gateway's key", t.name)
+		}
+		t.token = filepath.Join(dir, devOperatorFile)
+	}
+	return strings.TrimPrefix(strings.TrimSpace(token), "Bearer "), nil
+}
+
+// dial connects to one gateway and sees whether it takes the credential.
+func (o *operator) dial(ctx context.Context, addr, token string, plaintext bool, patience time.Duration) error {
+	bearer := "Bearer " + token
+	conn, err := grpc.NewClient(addr,
+		grpc.WithTransportCredentials(client.Transport(addr, nil, plaintext)), grpc.WithDisableServiceConfig(),
+		grpc.WithUserAgent("gateway-cli/"+version.Version()),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return call(metadata.AppendToOutgoingContext(ctx, "authorization", bearer), method, req, reply, c, opts...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return open(metadata.AppendToOutgoingContext(ctx, "authorization", bearer), desc, c, method, opts...)
+		}),
+	)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c := adminv1.NewAdminClient(conn)
+	if _, err := c.ServerInfo(ctx, &adminv1.ServerInfoRequest{}); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	o.AdminClient, o.conn = c, conn
+	return nil
+}
+
+func (o *operator) close() { _ = o.conn.Close() }
+
+// explain says what to do about a call that failed.
+func (o *operator) explain(err error) error {
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	create := "`" + o.to.name + " token create --kind operator`"
+	todo := ""
+	switch st.Code() {
+	case codes.Unauthenticated:
+		todo = "the credential of " + o.to.token + " is refused by the gateway at " + o.to.place() + ": " + create + " with the gateway's key makes another" + o.unset()
+	case codes.PermissionDenied:
+		if strings.Contains(st.Message(), "kind operator") {
+			todo = "the credential of " + o.to.token + " is not an operator's: " + create + " with the gateway's key makes one" + o.unset()
+		}
+	case codes.Unavailable:
+		if strings.Contains(st.Message(), "connection error:") || strings.Contains(st.Message(), "name resolver error") {
+			todo = "is a gateway running at " + o.to.place() + "? " + o.to.howToStart() + ", or name another with --addr or AETHER_ADDR"
+		}
+	case codes.DeadlineExceeded:
+		todo = "the gateway at " + o.to.place() + " did not answer within " + o.patience.String() + "; --timeout gives it longer"
+	case codes.Unimplemented:
+		todo = "the gateway at " + o.to.place() + " does not know this command: it is of another version than this program"
+	}
+	text := st.Message()
+	if todo != "" {
+		text += "\n" + todo
+	}
+	return errors.New(text)
+}
+
+// unset is the usual way out of a variable that was set for another command.
+func (o *operator) unset() string {
+	if o.to.token != "AETHER_TOKEN" {
+		return ""
+	}
+	return ", or `unset AETHER_TOKEN` to use that of the data directory"
+}
+
+// once makes a call within the time that it may take.
+func once[Q, R any](ctx context.Context, o *operator, call func(context.Context, Q, ...grpc.CallOption) (R, error), request Q) (R, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.patience)
+	defer cancel()
+	response, err := call(ctx, request)
+	if err != nil {
+		return response, o.explain(err)
+	}
+	return response, nil
+}
+
+// incomplete warns of gateways that did not answer, and fails the command: what
+// it printed is not all.
+func (o *operator) incomplete(unanswered []string) error {
+	if len(unanswered) == 0 {
+		return nil
+	}
+	fmt.Fprintf(o.p.stderr, "gateway: not all: no answer from %s; if a gateway has just died, try again in 5 s\n", strings.Join(unanswered, ", "))
+	return silentError{}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/address"
+)
+
+type tailCmd struct {
+	Address string `arg:"" help:"The address to observe, such as ag::w::i::s or ga::w."`
+	Output  string `default:"text" enum:"text,json" help:"text, or json with one object a line."`
+	Count   int    `placeholder:"N" help:"End after N messages."`
+	adminFlags
+}
+
+// Run shows what is stored for an address, and takes nothing.
+func (c *tailCmd) Run(p *program) error {
+	if c.Count < 0 {
+		return usagef("--count must not be negative")
+	}
+	if _, err := address.Parse(c.Address); err != nil {
+		return usagef("%v", err)
+	}
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	stream, err := o.AdminClient.Tail(ctx, &adminv1.TailRequest{Address: c.Address})
+	if err != nil {
+		return o.explain(err)
+	}
+	for n := 0; c.Count == 0 || n < c.Count; {
+		r, err := stream.Recv()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case errors.Is(err, io.EOF):
+			return errors.New("the gateway has ended the stream")
+		case err != nil:
+			return o.explain(err)
+		}
+		if r.GetDropped() > 0 {
+			fmt.Fprintf(p.stderr, "%d messages are missing here: this command did not keep up\n", r.GetDropped())
+		}
+		if r.GetMessage() == nil {
+			fmt.Fprintf(p.stderr, "observing %s; what is stored from now on is shown\n", printable(c.Address))
+			continue
+		}
+		n++
+		if err := printStored(p, r.GetMessage(), c.Output); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printStored prints a message as text or as one line of JSON.
+func printStored(p *program, m *adminv1.StoredMessage, output string) error {
+	if output == "json" {
+		return json.NewEncoder(p.stdout).Encode(storedObject(m))
+	}
+	at := time.UnixMilli(m.GetTimestampMs()).UTC().Format("15:04:05.000")
+	_, err := fmt.Fprintf(p.stdout, "%s %s → %s  %s @%d %s  %s\n", at, printable(m.GetSource()), printable(m.GetTopic()),
+		printable(m.GetMessageType()), m.GetPosition(), printable(m.GetMessageId()), payloadText(m.GetPayload()))
+	return err
+}
+
+// storedObject is a message with its payload as text as well, if it is text.
+func storedObject(m *adminv1.StoredMessage) map[string]any {
+	o := object(m)
+	if utf8.Valid(m.GetPayload()) {
+		o["text"] = string(m.GetPayload())
+	}
+	return o
+}

@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/audit"
+	"github.com/aether-gateway/gateway/internal/peers"
+	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/session"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/where"
+)
+
+// Sessions are those of this gateway.
+type Sessions interface {
+	// List returns up to limit sessions in the order of their keys, and
+	// whether there are more.
+	List(f session.Filter, limit int) (list []session.Info, more bool)
+	// Kick ends the sessions with an id or an identity, and returns them.
+	Kick(target, reason string) []session.Info
+}
+
+// Router shows what passes.
+type Router interface {
+	// Observe begins to observe an address; stop ends it.
+	Observe(a address.Address) (o *router.Observer, stop func(), err error)
+	Peek(ctx context.Context, a address.Address, behind int64, limit int) (list []router.Unread, more, whole bool, err error)
+	PositionSince(ctx context.Context, a address.Address, since time.Time) (position uint64, ok bool, err error)
+	PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) error
+	Replay(ctx context.Context, a address.Address, lease presence.Lease, from uint64) error
+}
+
+// Leases are taken while an operator moves somebody's mail.
+type Leases interface {
+	Acquire(ctx context.Context, sessionID string, names ...string) (presence.Lease, error)
+	Release(ctx context.Context, lease presence.Lease) error
+}
+
+// Options configure a [Service]. Sessions, Router, Leases, Finder and Peers are
+// required.
+type Options struct {
+	Sessions Sessions
+	Router   Router
+	Leases   Leases
+	Finder   *where.Finder
+	// Name is this gateway's.
+	Name  string
+	Peers *peers.Peers
+	// Audit records what operators do, and Records shows it; nil: nothing is
+	// recorded.
+	Audit   *audit.Recorder
+	Records store.Audit
+	Logger  *slog.Logger
+	Version string
+	Now     func() time.Time
+}
+
+// Service implements aether.admin.v1.Admin. It is safe for concurrent use.
+type Service struct {
+	adminv1.UnimplementedAdminServer
+	o     Options
+	began time.Time
+	// closing ends the streams.
+	closing context.Context
+	close   context.CancelFunc
+}
+
+var _ adminv1.AdminServer = (*Service)(nil)
+
+// New returns the service, and makes this gateway answer others' questions.
+func New(o Options) *Service {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Service{o: o, began: o.Now()}
+	s.closing, s.close = context.WithCancel(context.Background())
+	o.Peers.Handle(askSessions, s.answerSessions)
+	o.Peers.Handle(askKick, s.answerKick)
+	return s
+}
+
+// Close ends the streams of operators. Calls that run go on.
+func (s *Service) Close() { s.close() }
+
+// ServerInfo implements the service.
+func (s *Service) ServerInfo(context.Context, *adminv1.ServerInfoRequest) (*adminv1.ServerInfoResponse, error) {
+	return &adminv1.ServerInfoResponse{
+		Version: s.o.Version, Instance: s.o.Name, UptimeMs: s.o.Now().Sub(s.began).Milliseconds(),
+	}, nil
+}
+
+// acted records what an operator did, or tried to.
+func (s *Service) acted(ctx context.Context, kind audit.Kind, action, target string, err error) {
+	e := audit.Event{Kind: kind, Actor: operatorOf(ctx).Name, Action: action, Target: target, Outcome: audit.OK}
+	if err != nil {
+		st := status.Convert(err)
+		e.Outcome, e.Reason, e.Detail = audit.Failed, st.Code().String(), st.Message()
+	}
+	s.o.Audit.Record(e)
+	s.o.Logger.Info("an operator acted", "operator", e.Actor, "action", action, "target", target, "outcome", e.Outcome)
+}

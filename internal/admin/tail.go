@@ -1,0 +1,76 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/audit"
+)
+
+// Tail implements the service. Every gateway reads every partition, so the one
+// that is asked shows all.
+func (s *Service) Tail(r *adminv1.TailRequest, st grpc.ServerStreamingServer[adminv1.TailResponse]) error {
+	ctx, cancel := context.WithCancel(st.Context())
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	a, err := address.Parse(r.GetAddress())
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "the address: %v", err)
+	}
+	o, stop, err := s.o.Router.Observe(a)
+	if err != nil {
+		err = status.Error(codes.ResourceExhausted, "this gateway has as many observers as it allows; end one, or ask another gateway")
+	}
+	s.acted(ctx, audit.Operate, "tail", a.String(), err)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := st.Send(&adminv1.TailResponse{}); err != nil {
+		return err
+	}
+	for {
+		m, dropped, err := o.Next(ctx)
+		switch {
+		case s.closing.Err() != nil:
+			return status.Error(codes.Unavailable, "the gateway is shutting down; ask another")
+		case errors.Is(err, context.DeadlineExceeded):
+			return status.Error(codes.Unauthenticated, "the credential has expired")
+		case err != nil:
+			return status.FromContextError(err).Err()
+		}
+		stored, err := storedMessage(m.Envelope, m.Position)
+		if err != nil {
+			continue // the tail has complained of it
+		}
+		if err := st.Send(&adminv1.TailResponse{Message: stored, Dropped: dropped}); err != nil {
+			return err
+		}
+	}
+}
+
+// storedMessage is an envelope for operators.
+func storedMessage(envelope []byte, position uint64) (*adminv1.StoredMessage, error) {
+	var e aetherv1.MessageEnvelope
+	if err := proto.Unmarshal(envelope, &e); err != nil {
+		return nil, err
+	}
+	return &adminv1.StoredMessage{
+		Source: e.GetSource(), Topic: e.GetTopic(), MessageId: e.GetMessageId(), MessageType: typeName(e.GetMessageType()),
+		Workspace: e.GetWorkspace(), Payload: e.GetPayload(), Subject: e.GetSubject(), Metadata: e.GetMetadata(),
+		TimestampMs: e.GetTimestampMs(), ExpiresAtMs: e.GetExpiresAtMs(), Position: position,
+	}, nil
+}
+
+func typeName(t aetherv1.MessageType) string {
+	return strings.ToLower(strings.TrimPrefix(t.String(), "MESSAGE_TYPE_"))
+}

@@ -1,0 +1,244 @@
+package router
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/store"
+)
+
+// ErrNoMail says that an address keeps no mail: nobody alone reads it.
+var ErrNoMail = errors.New("router: the address has no mailbox")
+
+// Mail is what is known of an address's mail, as the store has it: a session
+// that is connected may be a second further.
+type Mail struct {
+	// Position is the committed one; Known says that there is one.
+	Position uint64
+	Known    bool
+	// from is the first position that may be unread; clean says that behind a
+	// session's clean end there is only what was stamped until leapAfter, or
+	// lies from leapTo on.
+	from               int64
+	clean              bool
+	leapAfter, leapMax int64
+	empty              bool
+}
+
+// Mail returns what the store knows of an address's mail; [ErrNoMail] if it can
+// have none.
+func (r *Router) Mail(ctx context.Context, a address.Address) (Mail, error) {
+	if a.Prefix().Mode() != address.Exclusive {
+		return Mail{}, ErrNoMail
+	}
+	key := a.String()
+	var m Mail
+	var err error
+	if m.Position, m.Known, err = r.positions.Position(ctx, key, key); err != nil {
+		return m, fmt.Errorf("position of %s: %w", key, err)
+	}
+	note, noted, err := r.positions.Note(ctx, key)
+	if err != nil {
+		return m, fmt.Errorf("note of %s: %w", key, err)
+	}
+	mark, err := r.positions.Mark(ctx, key, key)
+	if err != nil {
+		return m, fmt.Errorf("mark of %s: %w", key, err)
+	}
+	// As a session would begin (delivery rules C4, C5).
+	switch {
+	case m.Known:
+		m.from = int64(m.Position) + 1
+	case noted:
+		m.from = int64(note)
+	default:
+		m.empty = true
+	}
+	if m.Known && mark.Clean {
+		m.clean, m.leapAfter, m.leapMax = true, mark.At.Add(r.cleanWindow).UnixMilli(), none
+		if noted {
+			m.leapMax = int64(note)
+		}
+	}
+	return m, nil
+}
+
+// Unread is a message that waits for an address.
+type Unread struct {
+	Observed
+	// TimestampMS is when it was sent, ExpiresAtMS when it is not delivered any
+	// more; 0: never.
+	TimestampMS, ExpiresAtMS int64
+}
+
+// unread shows what waits for an address, oldest first, until show returns
+// false. whole is that of a scan.
+func (r *Router) unread(ctx context.Context, a address.Address, m Mail, show visit) (whole bool, err error) {
+	if m.empty {
+		return true, nil
+	}
+	key := []byte(a.String())
+	p := r.parts[r.placement.Of(a.String())]
+	from, leaped, ended := m.from, false, false
+	wanted := func(v *envelope.View, position int64) bool {
+		if !bytes.Equal(v.Topic, key) || p.copies.of(position).again {
+			return true
+		}
+		ended = !show(v, position)
+		return !ended
+	}
+	if m.clean {
+		whole, err = p.scan(ctx, from, func(v *envelope.View, position int64) bool {
+			if v.TimestampMS > m.leapAfter {
+				leaped, from = true, position
+				return false
+			}
+			return wanted(v, position)
+		})
+		switch {
+		case err != nil || !whole || ended || !leaped:
+			return whole, err
+		case m.leapMax == none:
+			return true, nil
+		}
+		from = max(from, m.leapMax)
+	}
+	return p.scan(ctx, from, wanted)
+}
+
+// Peek returns up to limit messages that wait for an address behind a position,
+// oldest first, and takes none of them. whole says that nothing was left out
+// but what is beyond the limit: the log was read as far as is allowed otherwise.
+func (r *Router) Peek(ctx context.Context, a address.Address, behind int64, limit int) (list []Unread, more, whole bool, err error) {
+	m, err := r.Mail(ctx, a)
+	if err != nil {
+		return nil, false, false, err
+	}
+	if !m.empty && behind >= m.from {
+		m.from, m.clean = behind+1, false
+	}
+	size := 0
+	whole, err = r.unread(ctx, a, m, func(v *envelope.View, position int64) bool {
+		if size += len(v.Raw()); len(list) >= limit || len(list) > 0 && size > maxObservedBytes {
+			more = true
+			return false
+		}
+		list = append(list, Unread{
+			Observed:    Observed{Envelope: bytes.Clone(v.Raw()), Position: uint64(position)},
+			TimestampMS: v.TimestampMS, ExpiresAtMS: v.ExpiresAtMS,
+		})
+		return true
+	})
+	return list, more, whole, err
+}
+
+// Backlog is how much waits for an address.
+type Backlog struct {
+	// Count is how many messages, at least: Whole says that it is exact.
+	Count uint64
+	Whole bool
+	// Oldest is when the first of them was sent; zero if there is none.
+	Oldest time.Time
+}
+
+// Backlog counts what waits for an address, as far as a scan may read.
+func (r *Router) Backlog(ctx context.Context, a address.Address) (b Backlog, err error) {
+	m, err := r.Mail(ctx, a)
+	if err != nil {
+		return b, err
+	}
+	b.Whole, err = r.unread(ctx, a, m, func(v *envelope.View, _ int64) bool {
+		if b.Count++; b.Count == 1 {
+			b.Oldest = time.UnixMilli(v.TimestampMS)
+		}
+		return true
+	})
+	return b, err
+}
+
+// PassOver moves the committed position of an address up to a position, that one
+// included, under a lease on the address: what lies there will not be
+// delivered. Without a position everything that the log has now is passed over.
+func (r *Router) PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) error {
+	key, err := r.holdMail(ctx, a, lease)
+	if err != nil {
+		return err
+	}
+	c := store.Commit{Identity: key, Address: key, Epoch: lease.Epoch}
+	if to != nil {
+		// Not clean: there may be more behind it that no note tells of.
+		c.Position = *to
+		return r.positions.Commit(ctx, []store.Commit{c})
+	}
+	p := r.parts[r.placement.Of(key)]
+	p.mu.Lock()
+	end := p.tailAt
+	p.mu.Unlock()
+	if end < 0 {
+		return nil // the log is empty
+	}
+	c.Position = uint64(end)
+	return r.positions.CommitClean(ctx, []store.Commit{c})
+}
+
+// Replay moves the committed position of an address down so that the next
+// session gets what lies from a position on again, under a lease on the
+// address.
+func (r *Router) Replay(ctx context.Context, a address.Address, lease presence.Lease, from uint64) error {
+	key, err := r.holdMail(ctx, a, lease)
+	if err != nil {
+		return err
+	}
+	if from == 0 {
+		from = 1 // no message has position 0: a marker comes first
+	}
+	c := []store.Commit{{Identity: key, Address: key, Position: from - 1, Epoch: lease.Epoch}}
+	if err := r.positions.RewindPositions(ctx, c); err != nil {
+		return err
+	}
+	return r.positions.Commit(ctx, c) // where there was none
+}
+
+// holdMail begins a session of nobody on an address: nothing of an older lease
+// counts from now on, and the last session's clean end says nothing any more.
+func (r *Router) holdMail(ctx context.Context, a address.Address, lease presence.Lease) (key string, err error) {
+	if a.Prefix().Mode() != address.Exclusive {
+		return "", ErrNoMail
+	}
+	key = a.String()
+	_, err = r.positions.BeginSession(ctx, store.Session{Identity: key, Address: key, Workspace: a.Workspace(), Epoch: lease.Epoch})
+	if err != nil {
+		return "", fmt.Errorf("begin a session on %s: %w", key, err)
+	}
+	if lease.Lost() {
+		return "", errLost()
+	}
+	return key, nil
+}
+
+// PositionSince returns the position of the first message to an address that
+// was sent at a time or later; ok is false if there is none.
+func (r *Router) PositionSince(ctx context.Context, a address.Address, since time.Time) (position uint64, ok bool, err error) {
+	if a.Prefix().Mode() != address.Exclusive {
+		return 0, false, ErrNoMail
+	}
+	key := []byte(a.String())
+	p := r.parts[r.placement.Of(a.String())]
+	_, err = p.scanSince(ctx, since.Add(-clockSkew), func(v *envelope.View, at int64) bool {
+		if !bytes.Equal(v.Topic, key) || v.TimestampMS < since.UnixMilli() {
+			return true
+		}
+		position, ok = uint64(at), true
+		return false
+	})
+	if errors.Is(err, errScanIdle) {
+		err = nil // nothing is as new as that
+	}
+	return position, ok, err
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+)
+
+// Gate decides who may call the operators' service.
+type Gate interface {
+	// Open returns the context for a call with these values of the
+	// `authorization` metadata and how to end it, or the status of a refusal.
+	Open(ctx context.Context, authorization []string) (context.Context, context.CancelFunc, error)
+}
+
+// operators begins the methods that are for operators only.
+var operators = "/" + adminv1.Admin_ServiceDesc.ServiceName + "/"
+
+// admit opens the gate for a call to an operators' method.
+func (s *Server) admit(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if s.o.Gate == nil {
+		return nil, nil, status.Error(codes.PermissionDenied, "this gateway serves no operators")
+	}
+	return s.o.Gate.Open(ctx, metadata.ValueFromIncomingContext(ctx, "authorization"))
+}
+
+// unary guards the operators' methods, and keeps a defect in one call from
+// ending the process.
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer s.recovered(info.FullMethod, &err)
+	if strings.HasPrefix(info.FullMethod, operators) {
+		admitted, cancel, err := s.admit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer cancel()
+		ctx = admitted
+	}
+	return next(ctx, req)
+}
+
+// streaming is unary for streams.
+func (s *Server) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer s.recovered(info.FullMethod, &err)
+	if strings.HasPrefix(info.FullMethod, operators) {
+		admitted, cancel, err := s.admit(ss.Context())
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		ss = guarded{ss, admitted}
+	}
+	return next(srv, ss)
+}
+
+// recovered makes an error of a panic.
+func (s *Server) recovered(method string, err *error) {
+	if r := recover(); r != nil {
+		s.o.Logger.Error("a call panicked", "method", method, "panic", r)
+		*err = status.Error(codes.Internal, "internal error")
+	}
+}
+
+// guarded is a stream with the context of the gate.
+type guarded struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (g guarded) Context() context.Context { return g.ctx }
