@@ -48,6 +48,7 @@ const (
 	cellIDs     = "ids"
 	cellMany    = "many"
 	cellPaced   = "paced"
+	cellRules   = "rules"
 	// Those below run only when they are named, or with -full.
 	cellTwo       = "two"
 	cellForeign   = "foreign"
@@ -57,7 +58,7 @@ const (
 )
 
 // usual are the cells of a run that names none.
-var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced}
+var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced, cellRules}
 
 // every is all of them.
 var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute)
@@ -80,7 +81,7 @@ func plan(o options) []cell {
 		{Name: cellIDs, Title: "1 → 1, saturated, with message ids", Load: ids, Systems: gateways},
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
-		twoCell(o, saturated), foreignCell(saturated),
+		rulesCell(), twoCell(o, saturated), foreignCell(saturated),
 		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated),
 	}
 	names := o.cells
@@ -156,6 +157,8 @@ func (s *site) measure(ctx context.Context, c cell, rounds int, log io.Writer) (
 func (o *outcome) brief() string {
 	text := fmt.Sprintf("%8.0f msg/s", o.perSecond())
 	switch {
+	case o.ManyRules > 0:
+		return fmt.Sprintf("%.0f ns with %d rules, %.0f ns with %d", o.FewRules, fewRules, o.ManyRules, manyRules)
 	case o.Idle > 0:
 		text = fmt.Sprintf("%s a session, %s more with messages that it does not read", kibibytes(o.Idle), kibibytes(o.Full))
 	case len(o.First) > 0:

@@ -57,6 +57,7 @@ func (r *row) floor() string {
 const (
 	floorBound   = 0.6 // of the bound
 	ceilingRelay = 1.5 // times the relay's latency
+	ceilingRules = 2   // times a decision with few rules
 )
 
 // compare makes a row of a series and its baseline, one value of each for each
@@ -132,7 +133,7 @@ func (r *report) rows() []row {
 	add(compare("relay, 8 → 8", "msg/s", many, "", nil))
 	add(compare("gateway, 8 → 8", "msg/s", r.rounds(cellMany, nameRabbitMQ, throughput), "bound", bounds(many, raw)))
 	add(compare("embedded, 8 → 8", "msg/s", r.rounds(cellMany, nameEmbedded, throughput), "relay", many))
-	for _, group := range [][]row{r.delays(), r.costs(), r.across(), r.returns(), r.arrivals(), r.memories()} {
+	for _, group := range [][]row{r.delays(), r.costs(), r.across(), r.returns(), r.arrivals(), r.memories(), r.decisions()} {
 		for _, w := range group {
 			add(w)
 		}
