@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/policy"
+	"github.com/aether-gateway/gateway/internal/policy/policytest"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/store/postgres"
+	"github.com/aether-gateway/gateway/internal/testservices"
+)
+
+// ruler rules as an operator does whose gateway is another one than those of
+// the test: all that these hear is what the database tells them.
+type ruler struct {
+	tb   testing.TB
+	book *policy.Book
+	ids  []int64
+}
+
+func newRuler(tb testing.TB, database string) *ruler {
+	tb.Helper()
+	s, err := postgres.Open(context.Background(), database, postgres.Options{MaxConns: 2})
+	check(tb, err)
+	tb.Cleanup(func() { _ = s.Close() })
+	return &ruler{tb: tb, book: policy.NewBook(s, 0)}
+}
+
+func (r *ruler) add(list ...policytest.Rule) {
+	r.tb.Helper()
+	for _, rule := range list {
+		added, err := r.book.Add(context.Background(), store.Rule{
+			Effect: rule.Effect, Principal: rule.Principal, Action: rule.Action, Address: rule.Address, Grammar: rule.Grammar, CreatedBy: "test",
+		})
+		check(r.tb, err)
+		r.ids = append(r.ids, added.Rule.ID)
+	}
+}
+
+func (r *ruler) removeAll() {
+	r.tb.Helper()
+	for _, id := range r.ids {
+		_, _, err := r.book.Remove(context.Background(), id)
+		check(r.tb, err)
+	}
+	r.ids = nil
+}
+
+// askAll sends a message to each address and returns what became of it.
+func (p *peer) askAll(to []string, app string) ([]string, error) {
+	for i, address := range to {
+		m := fitting(strings.SplitN(address, "::", 2)[0], address)
+		m.RequestId, m.AppWorkspace = "rule-"+strconv.Itoa(i), app
+		if err := p.send(m); err != nil {
+			return nil, err
+		}
+	}
+	got := make([]string, len(to))
+	for i := range to {
+		_, refusal, err := p.answer("rule-" + strconv.Itoa(i))
+		switch {
+		case err != nil:
+			return nil, err
+		case refusal != nil:
+			got[i] = refusal.GetCode()
+		default:
+			got[i] = policytest.Stored
+		}
+	}
+	return got, nil
+}
+
+// TestServeRow18Rules: what senders of each kind on two gateways may do with
+// rules, on the real broker, database and Redis, is what an oracle says, and a
+// change of rules reaches both gateways in time, through the database alone.
+func TestServeRow18Rules(t *testing.T) {
+	t.Parallel()
+	broker, database := testservices.RabbitMQ(t).URL(), testservices.Postgres(t).URL()
+	redis := "AETHER_REDIS_URL=" + testservices.Redis(t).URL()
+	gateways := []*gateway{startServe(t, broker, database, redis, "AETHER_INSTANCE_ID=a"), startServe(t, broker, database, redis, "AETHER_INSTANCE_ID=b")}
+	rules := newRuler(t, database)
+
+	type asker struct {
+		*peer
+		policytest.Sender
+	}
+	var askers []asker
+	owns := []string{"wa", "wb"}
+	world := policytest.World{Members: map[string][]string{}}
+	watchers := make([]*peer, len(gateways))
+	for i, g := range gateways {
+		own := owns[i]
+		with := func(id identity, s policytest.Sender) {
+			t.Helper()
+			p := connect(t, g, id)
+			s.Identity = p.name()
+			askers = append(askers, asker{p, s})
+		}
+		in := []string{own}
+		with(agent(own, "impl", "1"), policytest.Sender{Kind: "agent", Workspace: own})
+		with(uniqueTask(own, "impl", "1"), policytest.Sender{Kind: "unique_task", Workspace: own})
+		with(task(own, "impl"), policytest.Sender{Kind: "non_unique_task", Workspace: own})
+		with(user("in-"+own, "1", own), policytest.Sender{Kind: "user", Workspace: own})
+		nowhere := user("nowhere-"+own, "1", own, "x-"+own)
+		nowhere.init.Workspace = ""
+		with(nowhere, policytest.Sender{Kind: "user"})
+		with(engine(own, own), policytest.Sender{Kind: "workflow_engine", Covers: in, App: own})
+		with(metricsBridge(own), policytest.Sender{Kind: "metrics_bridge", App: own})
+		with(orchestrator("impl", own, own), policytest.Sender{Kind: "orchestrator", Covers: in, App: own})
+		with(service("impl", own, own), policytest.Sender{Kind: "service", Covers: in, App: own})
+		with(bridge("impl", own), policytest.Sender{Kind: "bridge", App: own})
+		world.Members["in-"+own], world.Members["nowhere-"+own] = in, []string{own, "x-" + own}
+		watchers[i] = connect(t, g, bridge("watcher", own))
+	}
+	var names []string
+	for _, a := range askers {
+		names = append(names, a.Identity)
+	}
+	good := policytest.Addresses([]string{"wa", "wb", "third"}, []string{"in-wa", "in-wb", "unknown"})
+	// Who is a member is known everywhere: in both workspaces a user is written
+	// to from the other gateway.
+	for i, ws := range owns {
+		far := connect(t, gateways[1-i], agent(ws, "far", "1"))
+		if !eventually(patience, func() bool {
+			_, refusal := far.ask(chat("us::in-"+ws+"::win", "known?"))
+			return refusal == nil
+		}) {
+			t.Fatalf("the member of %s is not known on the other gateway", ws)
+		}
+		far.leaves()
+	}
+
+	r := rand.New(rand.NewPCG(18, 5))
+	asked, stored := 0, 0
+	for round := range 4 {
+		made := policytest.Rules(r, 12*round, names, good)
+		rules.removeAll()
+		rules.add(made...)
+		// The last rule shows that the others have come.
+		sign := fmt.Sprintf("ga::round-%d", round)
+		last := policytest.Rule{Effect: "deny", Principal: "br::watcher::*", Action: "send", Address: sign, Grammar: "strict"}
+		begun := time.Now()
+		rules.add(last)
+		for i, w := range watchers {
+			if !eventually(patience, func() bool {
+				_, refusal := w.ask(chat(sign, "come?"))
+				return refusal.GetCode() == policytest.Denied
+			}) {
+				t.Fatalf("the rules do not reach gateway %d", i)
+			}
+		}
+		t.Logf("round %d: %d rules were everywhere after %v", round, len(made), time.Since(begun))
+		within(t, atOnce, begun, "a change of rules")
+
+		to := good
+		if round == 0 {
+			to = slices.Concat(good, policytest.Malformed("wa"))
+		}
+		answers, errs := make([][]string, len(askers)), make([]error, len(askers))
+		var wg sync.WaitGroup
+		for i, a := range askers {
+			wg.Go(func() { answers[i], errs[i] = a.askAll(to, a.App) })
+		}
+		wg.Wait()
+		all := append(made, last)
+		for i, a := range askers {
+			check(t, errs[i])
+			for k, address := range to {
+				want := world.Outcome(a.Sender, address, all)
+				if got := answers[i][k]; got != want {
+					t.Errorf("round %d: %s to %q: %s, the oracle says %s, with %+v", round, a.Identity, address, got, want, made)
+				}
+				asked++
+				if want == policytest.Stored {
+					stored++
+				}
+			}
+		}
+	}
+	t.Logf("%d decisions, %d stored", asked, stored)
+}
