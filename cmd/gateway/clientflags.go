@@ -25,6 +25,9 @@ type clientFlags struct {
 	identityFlags
 	Window    string `placeholder:"WINDOW" help:"For --kind user: the window (default: cli)."`
 	Timeout   string `placeholder:"DURATION" help:"How long to wait for the gateway (default: 5s), and with send for all of it (default: 30s more)."`
+	CA        string `name:"ca" placeholder:"FILE" help:"The authority of the gateway's TLS certificate: PEM (default: AETHER_CA, else the system's)."`
+	Cert      string `placeholder:"FILE" help:"A client certificate, PEM, to connect with instead of a token (default: AETHER_CERT)."`
+	Key       string `placeholder:"FILE" help:"The private key of --cert (default: AETHER_KEY)."`
 	Plaintext bool   `help:"Send the credential unencrypted to a host that is not this one."`
 	keyFlags
 }
@@ -53,11 +56,18 @@ func (f *clientFlags) connect(ctx context.Context, p *program, near string, o cl
 		o.Token, t.token = env, "AETHER_TOKEN"
 	}
 	o.Token = strings.TrimPrefix(o.Token, "Bearer ")
+	own, err := f.transport(p, &o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if own && o.Token == "" {
+		t.token = certificateFlag
+	}
 	who, err := f.principal(o.Token, near)
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.Token == "" {
+	if o.Token == "" && !own {
 		if o.Token, err = f.mint(p, who.claims); err != nil {
 			return nil, nil, err
 		}
@@ -84,7 +94,11 @@ func (f *clientFlags) mint(p *program, c auth.Claims) (string, error) {
 		return "", fmt.Errorf("no credential: give one with --token or AETHER_TOKEN; none could be made either: %w", err)
 	}
 	c.Issuer, c.Audience, c.ExpiresAt = f.issuer(p), []string{f.audience(p)}, time.Now().Add(exampleLife)
-	return auth.Mint(keys.First(), c)
+	key, err := keys.Signer()
+	if err != nil {
+		return "", fmt.Errorf("no credential: give one with --token or AETHER_TOKEN; none could be made either: %s: %w", f.source(p), err)
+	}
+	return auth.Mint(key, c)
 }
 
 // principal is who the flags name, or, without any, whom the token is for.

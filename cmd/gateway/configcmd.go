@@ -32,7 +32,7 @@ type configCheckCmd struct {
 
 func (c *configCheckCmd) Run(p *program) error {
 	cfg, err := c.load(p)
-	err = withURLProblems(cfg, withKeyProblems(cfg, err))
+	err = withURLProblems(cfg, withCredentialProblems(cfg, err))
 	var problems config.Problems
 	if err != nil && !errors.As(err, &problems) {
 		return err
@@ -67,23 +67,6 @@ func (c *configCheckCmd) Run(p *program) error {
 		return silentError{}
 	}
 	return nil
-}
-
-// withKeyProblems adds what is wrong with the configured key files to the
-// problems that loading has found.
-func withKeyProblems(cfg *config.Config, err error) error {
-	var problems config.Problems
-	if err != nil && !errors.As(err, &problems) || len(cfg.JWT.KeyFiles) == 0 {
-		return err
-	}
-	_, keyErr := auth.LoadKeys(keyFiles(cfg)...)
-	if keyErr == nil {
-		return err
-	}
-	for text := range strings.SplitSeq(keyErr.Error(), "\n") {
-		problems = append(problems, config.Problem{Key: "jwt.key_file", Source: cfg.Source("jwt.key_file"), Text: text})
-	}
-	return problems
 }
 
 func orEmpty(ps config.Problems) config.Problems {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/demo"
+	"github.com/aether-gateway/gateway/internal/tlsfile"
 )
 
 type devCmd struct {
@@ -29,11 +31,14 @@ func (c *devCmd) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	if c.Demo && cfg.TLS.CertFile != "" {
+		return usagef("--demo connects without TLS; leave tls.cert_file unset for it")
+	}
 	if c.Demo && !cfg.IsSet("log.level") {
 		cfg.Log.Level = "warn" // the demo tells what happens
 	}
-	d := &devMode{p: p, cfg: cfg}
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
+	d := &devMode{p: p, cfg: cfg, log: log}
 	logNotes(log, cfg)
 	err = p.serve(startup{
 		cfg: cfg, log: log, waits: newWaits(cfg, log), open: d.open, begin: d.begin,
@@ -49,39 +54,36 @@ func (c *devCmd) Run(p *program) error {
 type devMode struct {
 	p        *program
 	cfg      *config.Config
+	log      *slog.Logger
 	key      auth.Key
 	operator string // the file with the operator's token
 }
 
 // open opens the data directory, and with it, once it is ours, the keys.
-func (d *devMode) open(ctx context.Context) (*backend, *auth.Verifier, error) {
+func (d *devMode) open(ctx context.Context, t *tlsfile.Server) (*backend, *credentials, error) {
 	b, err := openEmbedded(ctx, d.cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := d.openKeys()
+	c, err := d.openKeys(t)
 	if err != nil {
 		return nil, nil, errors.Join(err, b.close())
 	}
-	return b, v, nil
+	return b, c, nil
 }
 
-func (d *devMode) openKeys() (*auth.Verifier, error) {
+func (d *devMode) openKeys(t *tlsfile.Server) (*credentials, error) {
 	own, err := devKey(d.cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := auth.LoadKeys(append([]auth.KeyFile{own}, keyFiles(d.cfg)...)...)
+	c, err := openCredentials(d.cfg, d.log, t, append([]auth.KeyFile{own}, keyFiles(d.cfg)...))
 	if err != nil {
 		return nil, err
 	}
-	d.key = keys.First()
-	v, err := verifier(d.cfg, keys)
-	if err != nil {
-		return nil, err
-	}
-	d.operator, err = d.operatorToken(v)
-	return v, err
+	d.key = c.files.Current().First()
+	d.operator, err = d.operatorToken(c.verifier)
+	return c, err
 }
 
 const (
@@ -163,6 +165,10 @@ func (d *devMode) welcome(g *running, addr string, withGo bool) error {
 	if err != nil {
 		return err
 	}
+	scheme := "http"
+	if g.tls != nil {
+		scheme = "https"
+	}
 	name, dir := d.p.name(), ""
 	if d.cfg.Source("data_dir").Kind == config.FromFlag {
 		dir = " --data-dir " + d.cfg.DataDir
@@ -172,7 +178,7 @@ func (d *devMode) welcome(g *running, addr string, withGo bool) error {
 ── Serving; Ctrl-C ends it
 
   gRPC      %s
-  HTTP      http://%s  (/healthz, /readyz, /metrics)
+  HTTP      %s://%s  (/healthz, /readyz, /metrics)
   data      %s
 
   Tokens for workspace demo, valid for a day
@@ -187,7 +193,7 @@ func (d *devMode) welcome(g *running, addr string, withGo bool) error {
             %s connect%s --as ag::demo::echo::1
             %s send%s --as us::alice::cli --to ag::demo::echo::1 --text hello
 
-`, addr, dialable(g.httpAddr), d.cfg.DataDir, agent, user, d.operator, create, name, dir, name, dir)
+`, addr, scheme, dialable(g.httpAddr), d.cfg.DataDir, agent, user, d.operator, create, name, dir, name, dir)
 	if err == nil && withGo {
 		err = demo.HowTo(d.p.stderr, addr, create, fmt.Sprintf("%s send%s --as us::alice::cli --to ag::demo::echo::1 --text hello --wait", name, dir))
 	}

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/tlsfile"
 )
 
 // get asks an HTTP port without keeping a connection.
@@ -143,7 +143,7 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	p := &program{stdout: io.Discard, stderr: io.Discard, signals: signals}
 	result := make(chan error, 1)
 	go func() {
-		result <- p.serve(startup{cfg: cfg, log: newLogger(io.Discard, "info", "json"), open: func(context.Context) (*backend, *auth.Verifier, error) {
+		result <- p.serve(startup{cfg: cfg, log: newLogger(io.Discard, "info", "json"), open: func(context.Context, *tlsfile.Server) (*backend, *credentials, error) {
 			close(opening)
 			<-release // hangs, whatever its context says
 			return nil, nil, errors.New("released")

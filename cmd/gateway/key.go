@@ -23,7 +23,7 @@ const (
 // keyFlags say which key signs or checks a credential.
 type keyFlags struct {
 	DataDir  string `placeholder:"DIR" help:"The data directory of gateway dev (default: .aether)."`
-	KeyFile  string `placeholder:"FILE" help:"A key file instead: *.hs256, or HS256:PATH."`
+	KeyFile  string `placeholder:"FILE" help:"A key file instead: *.hs256, HS256:PATH, or PEM with a private key."`
 	Issuer   string `placeholder:"ISS" help:"The iss claim (default: aether)."`
 	Audience string `placeholder:"AUD" help:"The aud claim (default: aether)."`
 }

@@ -158,6 +158,8 @@ func (t *target) explain(err error) error {
 		todo = t.credentialRefused(strings.Contains(err.Error(), "expired"))
 	case client.IsDuplicateIdentity(err):
 		todo = "end the other session, or connect under another name (for a user, another window); if its gateway has just died, try again in 5 s"
+	case strings.Contains(err.Error(), "server preface"):
+		todo = "if the gateway at " + t.place() + " serves TLS, name the authority of its certificate with --ca or AETHER_CA"
 	case unreachable(err, code):
 		todo = "is a gateway running at " + t.place() + "? " + t.howToStart() + ", or name another with --addr or AETHER_ADDR"
 	case code == client.CodeUnavailable:
@@ -193,6 +195,8 @@ func (t *target) explainClaim(err error) error {
 // credentialRefused says what to do about a credential that is no good.
 func (t *target) credentialRefused(expired bool) string {
 	switch {
+	case t.token == certificateFlag:
+		return "the certificate of " + certificateFlag + " stands in for a credential only if auth.certificates of the gateway at " + t.place() + " has an entry for it"
 	case t.token == "":
 		return "the credential was made with " + t.keyFrom + ", which is not a key of the gateway at " + t.place() +
 			": name its key with --key-file or --data-dir, or give a credential with --token or AETHER_TOKEN"

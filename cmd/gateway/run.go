@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/tlsfile"
 )
 
 // startup is how a mode opens what it needs.
@@ -19,8 +19,8 @@ type startup struct {
 	cfg   *config.Config
 	log   *slog.Logger
 	waits *waits
-	// open opens the backend and the keys.
-	open func(ctx context.Context) (*backend, *auth.Verifier, error)
+	// open opens the backend and the keys. t is the ports' TLS, nil without.
+	open func(ctx context.Context, t *tlsfile.Server) (*backend, *credentials, error)
 	// begin is called before the ready line is printed, and what it returns when
 	// serving ends. It may be nil.
 	begin func(g *running) (end func())
@@ -68,19 +68,35 @@ const sameSignal = 100 * time.Millisecond
 
 // run serves until ctx ends.
 func (s *startup) run(ctx context.Context, p *program) error {
+	t, err := openTLS(s.cfg, s.log)
+	if err != nil {
+		return err
+	}
 	// Ports first: whoever cannot have them must have changed nothing.
 	l, err := listen(s.cfg, s.log)
 	if err != nil {
 		return err
 	}
-	g := appear(s.cfg, s.log, s.waits, l)
+	warnOfOpenDoors(s.cfg, s.log, l.grpc.Addr(), t != nil)
+	g := appear(s.cfg, s.log, s.waits, l, t)
 	defer g.stop()
-	b, v, err := s.open(ctx)
+	b, c, err := s.open(ctx, t)
 	if err != nil {
 		_ = l.grpc.Close()
 		return err
 	}
-	if err := g.start(ctx, b, l.grpc, v); err != nil {
+	follow := c.follow
+	if t != nil {
+		follow = append(follow, t.Watch)
+	}
+	following, unfollow := context.WithCancel(ctx)
+	var followers sync.WaitGroup
+	for _, f := range follow {
+		followers.Go(func() { f(following) })
+	}
+	defer followers.Wait()
+	defer unfollow()
+	if err := g.start(ctx, b, l.grpc, c); err != nil {
 		return err
 	}
 	if s.begin != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,13 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/metrics"
 	"github.com/aether-gateway/gateway/internal/ops"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/tlsfile"
 	"github.com/aether-gateway/gateway/internal/version"
 )
 
@@ -33,6 +34,7 @@ type running struct {
 	stopping atomic.Bool
 	waits    *waits
 
+	tls      *tls.Config // of the gRPC port; nil: plain text
 	backend  *backend
 	core     atomic.Pointer[gateway.Gateway] // nil before the backend is there
 	servers  []*ops.Server
@@ -46,17 +48,22 @@ type running struct {
 
 // appear answers on the HTTP ports, so that whoever watches a start sees "not
 // ready", also while the backend is waited for. It must be stopped.
-func appear(cfg *config.Config, log *slog.Logger, w *waits, l *listeners) *running {
+func appear(cfg *config.Config, log *slog.Logger, w *waits, l *listeners, t *tlsfile.Server) *running {
 	g := &running{
 		cfg: cfg, log: log, waits: w, health: &ops.Health{}, failed: make(chan error, 3),
 		grpcAddr: l.grpc.Addr(), httpAddr: l.http.Addr(),
+	}
+	public := l.http
+	if t != nil {
+		g.tls = t.Config("h2")
+		public = tls.NewListener(public, t.ConfigWithoutClients("h2", "http/1.1"))
 	}
 	g.health.OnChange = g.readyChanged
 	g.health.Hide(secrets(cfg)...)
 	w.show(g.health)
 	handler := metrics.Handler(version.Version(), g.counts)
 	info := ops.Info{Version: version.Version(), Mode: string(cfg.Mode), GRPCAddr: l.grpc.Addr().String()}
-	g.serveHTTP(l.http, ops.Public(g.health, handler, info, cfg.Mode == config.Dev))
+	g.serveHTTP(public, ops.Public(g.health, handler, info, cfg.Mode == config.Dev))
 	if l.ops != nil {
 		g.opsAddr = l.ops.Addr()
 		g.serveHTTP(l.ops, ops.Operators(g.health, handler))
@@ -66,14 +73,17 @@ func appear(cfg *config.Config, log *slog.Logger, w *waits, l *listeners) *runni
 
 // start wires a gateway to its backend and waits until it can serve. Clients
 // that come before are told to come again.
-func (g *running) start(ctx context.Context, b *backend, lis net.Listener, v *auth.Verifier) error {
+func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *credentials) error {
 	cfg, log := g.cfg, g.log
 	g.backend = b
 	for _, name := range slices.Sorted(maps.Keys(b.checks)) {
 		g.health.Register(name, b.checks[name])
 	}
+	if c.check != nil {
+		g.health.Register("jwks", c.check)
+	}
 	core := gateway.New(gateway.Options{
-		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Feed: b.positions, Rules: b.positions, MaxRules: int(cfg.Rules.Max), Verifier: v, Logger: log, Version: version.Version(),
+		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Feed: b.positions, Rules: b.positions, MaxRules: int(cfg.Rules.Max), Verifier: c.verifier, Failures: failures(cfg), TLS: g.tls, Logger: log, Version: version.Version(),
 		Presence: b.presence, Boot: b.boot,
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
@@ -199,7 +209,7 @@ func (g *running) counts() metrics.Counts {
 		Ready: g.ready.Load(), Sessions: core.Sessions.Count(),
 		Up: upNow(g.health.Last()), Unwritable: log.Unwritable, Unreadable: log.Unreadable,
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),
-		TurnedAway: s.TurnedAway.Load(), Resumed: s.Resumed.Load(), TakenOver: s.TakenOver.Load(), Superseded: s.Superseded.Load(), Fenced: s.Fenced.Load(),
+		TurnedAway: s.TurnedAway.Load(), Slowed: s.Slowed.Load(), Resumed: s.Resumed.Load(), TakenOver: s.TakenOver.Load(), Superseded: s.Superseded.Load(), Fenced: s.Fenced.Load(),
 		Reauthenticated: s.Reauthenticated.Load(), ReauthenticationsRefused: s.ReauthenticationsRefused.Load(),
 		CredentialsExpired: s.CredentialsExpired.Load(), CredentialsRevoked: s.CredentialsRevoked.Load(),
 		Stored: r.Stored.Load(), Duplicates: r.Duplicates.Load(), RefusedSends: r.Refused.Load(), Failed: r.Failed.Load(),

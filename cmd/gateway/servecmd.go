@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
-	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/tlsfile"
 )
 
 // listenFlags set the ports of dev and serve.
@@ -36,7 +36,7 @@ func (c *serveCmd) Run(p *program) error {
 		set["postgres.migrate"] = "true"
 	}
 	cfg, err := config.Load(config.Options{Mode: config.Serve, File: c.Config, Environ: p.environ, Flags: set})
-	if err = withURLProblems(cfg, withKeyProblems(cfg, err)); err != nil {
+	if err = withURLProblems(cfg, withCredentialProblems(cfg, err)); err != nil {
 		return err
 	}
 	log := newLogger(p.stderr, cfg.Log.Level, cfg.Log.Format)
@@ -47,26 +47,13 @@ func (c *serveCmd) Run(p *program) error {
 	w := newWaits(cfg, log)
 	return p.serve(startup{
 		cfg: cfg, log: log, waits: w,
-		open: func(ctx context.Context) (*backend, *auth.Verifier, error) {
-			keys, err := auth.LoadKeys(keyFiles(cfg)...)
-			if err != nil {
-				return nil, nil, err
-			}
-			v, err := verifier(cfg, keys)
+		open: func(ctx context.Context, t *tlsfile.Server) (*backend, *credentials, error) {
+			c, err := openCredentials(cfg, log, t, keyFiles(cfg))
 			if err != nil {
 				return nil, nil, err
 			}
 			b, err := openServices(ctx, cfg, log, w)
-			return b, v, err
+			return b, c, err
 		},
 	})
-}
-
-// verifier checks credentials as the configuration says.
-func verifier(cfg *config.Config, keys *auth.Keys) (*auth.Verifier, error) {
-	leeway := cfg.Auth.Leeway
-	if leeway == 0 {
-		leeway = -1 // none; 0 would be the default
-	}
-	return auth.NewVerifier(auth.Options{Keys: keys, Issuer: cfg.Auth.Issuer, Audience: cfg.Auth.Audience, Leeway: leeway})
 }

@@ -106,11 +106,15 @@ func (c *tokenCreateCmd) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	key, err := keys.Signer()
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.source(p), err)
+	}
 	claims := c.claims()
 	claims.Subject, claims.Roles = c.Subject, c.Role
 	claims.Issuer, claims.Audience = c.issuer(p), []string{c.audience(p)}
 	claims.ExpiresAt = time.Now().Add(ttl)
-	token, err := auth.Mint(keys.First(), claims)
+	token, err := auth.Mint(key, claims)
 	if err != nil {
 		return err
 	}

@@ -1,17 +1,53 @@
 package auth
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/aether-gateway/gateway/internal/acl"
 )
 
-// Credential is a verified token. It is immutable and safe for concurrent use.
-// It is worth nothing after ExpiresAt, to the instant: the leeway of a Verifier
-// is for connecting only.
+// Type is the sort of a credential.
+type Type string
+
+// The types of credentials.
+const (
+	TypeToken       Type = "token"
+	TypeAPIKey      Type = "API key"
+	TypeCertificate Type = "certificate"
+	TypeAnonymous   Type = "anonymous" // nothing was shown, and nothing was asked for
+)
+
+// Credential is a verified credential. It is immutable and safe for concurrent
+// use. It is worth nothing after ExpiresAt, to the instant: the leeway of a
+// Verifier is for connecting only. A zero ExpiresAt, which only an API key may
+// have, is never.
 type Credential struct {
 	Claims
+	Type Type
+	// KeyID is the kid of the key that signed a token, or the id of an API key.
+	KeyID string
+	// Fingerprint is the SHA-256, in hex, of what is unique about the
+	// credential: of a token without its signature, since one text may have
+	// several signatures that hold; of a certificate as a whole. An API key has
+	// none: its id names it.
+	Fingerprint string
+
 	scope acl.WorkspaceSet
+}
+
+// credential is the credential that proves these claims.
+func (c *Claims) credential(t Type) *Credential {
+	return &Credential{Claims: *c, Type: t, scope: c.scope()}
+}
+
+// fingerprint is that of a token whose form has been checked.
+func fingerprint(token string) string {
+	signed := token[:strings.LastIndexByte(token, '.')]
+	sum := sha256.Sum256([]byte(signed))
+	return hex.EncodeToString(sum[:])
 }
 
 // Scope is the set of workspaces that the credential covers.
@@ -23,7 +59,7 @@ func (c *Credential) IsOperator() bool { return c.Kind == KindOperator }
 // String names the credential for logs: its kind, subject and id, never the
 // token.
 func (c *Credential) String() string {
-	return fmt.Sprintf("%s token of %.64q, id %.64q", c.Kind, c.Subject, c.ID)
+	return fmt.Sprintf("%s %s of %.64q, id %.64q", c.Kind, c.Type, c.Subject, c.ID)
 }
 
 // Bind says whether the credential proves the whole identity, and gives the

@@ -35,6 +35,12 @@ var (
 
 	// ErrRevoked: it was good until it was taken back.
 	ErrRevoked error = &refusal{codes.Unauthenticated, "the credential was revoked"}
+	// ErrAPIKey: it is not known, or revoked. Which of the two is not told.
+	ErrAPIKey error = &refusal{codes.Unauthenticated, "the API key is not accepted"}
+	// ErrCertificate: nothing but a certificate is there, and it stands for nobody.
+	ErrCertificate error = &refusal{codes.Unauthenticated, "the client certificate is not accepted as a credential, and no other was presented"}
+	// ErrKeysAway: whether the credential is good cannot be told now; try again.
+	ErrKeysAway error = &refusal{codes.Unavailable, "the keys for this credential cannot be had at present; connect again"}
 
 	// ErrNotCovered: the token is good, but the connection claims more than it
 	// proves.
@@ -46,7 +52,11 @@ var (
 	// and never reaches a client.
 	ErrKeyFile error = &refusal{codes.FailedPrecondition, "the key file cannot be used"}
 	// ErrKeyAlgorithm: a key of an algorithm that is not supported.
-	ErrKeyAlgorithm error = &refusal{codes.FailedPrecondition, "algorithm not supported yet: only HS256"}
+	ErrKeyAlgorithm error = &refusal{codes.FailedPrecondition, "the key is of no supported kind: RSA (RS256), P-256 (ES256), Ed25519 (EdDSA), or an HS256 secret"}
+	// ErrCannotSign: only public keys are there.
+	ErrCannotSign error = &refusal{codes.FailedPrecondition, "a public key cannot sign; name the private key's file"}
+	// ErrCertificates: the table of client certificates cannot be used.
+	ErrCertificates error = &refusal{codes.FailedPrecondition, "the entry for client certificates cannot be used"}
 )
 
 // Code is the gRPC status for an error of this package: OK for nil, Internal

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -16,18 +15,20 @@ import (
 	"strings"
 )
 
-// KeyFile names a key file.
+// KeyFile names a key file, or a directory of them.
 type KeyFile struct {
 	Path string
-	// ID is the kid; "" takes the file's name without its extension.
+	// ID is the kid; "" takes the file's name without its extension. A directory
+	// has none.
 	ID string
-	// Algorithm says what the file holds where its name does not: HS256 makes it
-	// a secret. "" goes by the name.
+	// Algorithm is what the key must be of, "" for any. HS256 makes a file a
+	// secret whose name does not say so.
 	Algorithm string
 }
 
 const (
 	secretExt  = ".hs256"
+	pemExt     = ".pem"
 	maxKeyFile = 64 << 10 // bytes; a larger file is not a key
 )
 
@@ -44,8 +45,11 @@ func LoadKeyFiles(paths ...string) (*Keys, error) {
 // with the option HS256, holds the bytes of a secret, at least 32; one trailing
 // newline is not part of it. A secret that contains BEGIN, or parses as DER or
 // JSON, is refused: who knows the public key of a pair must never thereby know
-// an HMAC secret. Any other file must be PEM; its algorithms are not supported
-// yet. All files are read, and all problems reported at once; an error wraps
+// an HMAC secret. Any other file is PEM with one public or private key, whose
+// type is its algorithm: RSA is RS256, P-256 is ES256, Ed25519 is EdDSA.
+//
+// Of a directory the files *.hs256 and *.pem are read, by their names' order.
+// All files are read, and all problems reported at once; an error wraps
 // ErrKeyFile or ErrKeyAlgorithm and shows nothing of a file's content.
 func LoadKeys(files ...KeyFile) (*Keys, error) {
 	if len(files) == 0 {
@@ -56,12 +60,21 @@ func LoadKeys(files ...KeyFile) (*Keys, error) {
 		problems []error
 	)
 	for _, f := range files {
-		k, err := loadKey(f)
+		found, err := expand(f)
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("%w: the directory holds no file *%s or *%s", ErrKeyFile, pemExt, secretExt)
+		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", f.Path, err))
-			continue
 		}
-		keys = append(keys, k)
+		for _, one := range found {
+			k, err := loadKey(one)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", one.Path, err))
+				continue
+			}
+			keys = append(keys, k)
+		}
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -69,11 +82,40 @@ func LoadKeys(files ...KeyFile) (*Keys, error) {
 	return NewKeys(keys...)
 }
 
+// expand gives the files of a directory, or the file itself.
+func expand(f KeyFile) ([]KeyFile, error) {
+	info, err := os.Stat(f.Path)
+	if err != nil || !info.IsDir() {
+		return []KeyFile{f}, nil // what is wrong with it is found when it is read
+	}
+	entries, err := os.ReadDir(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeyFile, withoutPath(err))
+	}
+	var files []KeyFile
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		if ext != secretExt && ext != pemExt || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		// One more is enough to find that there are too many.
+		if files = append(files, KeyFile{Path: filepath.Join(f.Path, e.Name()), Algorithm: f.Algorithm}); len(files) > maxKeys {
+			break
+		}
+	}
+	return files, nil
+}
+
 func loadKey(f KeyFile) (Key, error) {
 	content, err := readKeyFile(f.Path)
 	if err != nil {
 		return Key{}, fmt.Errorf("%w: %w", ErrKeyFile, err)
 	}
+	return f.parse(content)
+}
+
+// parse makes a key of the file's content.
+func (f *KeyFile) parse(content []byte) (Key, error) {
 	id := f.ID
 	if id == "" {
 		name := filepath.Base(f.Path)
@@ -81,36 +123,41 @@ func loadKey(f KeyFile) (Key, error) {
 			id = name
 		}
 	}
-	switch {
+	switch _, known := methods[f.Algorithm]; {
+	case f.Algorithm != "" && !known:
+		return Key{}, ErrKeyAlgorithm
 	case f.Algorithm == HS256, f.Algorithm == "" && filepath.Ext(f.Path) == secretExt:
 		return NewKey(id, bytes.TrimSuffix(content, []byte("\n")))
-	case f.Algorithm != "":
-		return Key{}, ErrKeyAlgorithm
 	}
-	if block, _ := pem.Decode(content); block != nil {
-		return Key{}, ErrKeyAlgorithm
+	k, err := parsePEM(id, content)
+	if err == nil && f.Algorithm != "" && k.alg != f.Algorithm {
+		return Key{}, fmt.Errorf("%w: it holds a key for %s, not for %s", ErrKeyFile, k.alg, f.Algorithm)
 	}
-	return Key{}, fmt.Errorf("%w: if it holds an HS256 secret, name it *%s or write HS256: before its path; other kinds of key are not supported yet", ErrKeyFile, secretExt)
+	return k, err
 }
 
 func readKeyFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		// The path stands before this error already.
-		if pe, ok := errors.AsType[*os.PathError](err); ok {
-			return nil, pe.Err
-		}
-		return nil, err
+		return nil, withoutPath(err)
 	}
 	defer func() { _ = file.Close() }()
 	content, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
 	if err != nil {
-		return nil, err
+		return nil, withoutPath(err)
 	}
 	if len(content) > maxKeyFile {
 		return nil, fmt.Errorf("it is larger than %d KiB", maxKeyFile>>10)
 	}
 	return content, nil
+}
+
+// withoutPath is for where the path stands before the error already.
+func withoutPath(err error) error {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err
+	}
+	return err
 }
 
 // checkSecret refuses what is too short for a secret, or looks like a key that

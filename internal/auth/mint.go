@@ -9,13 +9,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// Mint signs a token with these claims. ExpiresAt is required; Issuer and
+// Mint signs a token with these claims, by the key's algorithm. A public key
+// cannot: ErrCannotSign. ExpiresAt is required; Issuer and
 // Audience default to DefaultIssuer and DefaultAudience, ID to a new one,
 // IssuedAt to now, and Subject to a name for the kind and identity. Claims that
 // Verify would refuse are refused here.
 func Mint(key Key, c Claims) (string, error) {
-	if key.alg != HS256 {
+	method := methods[key.alg]
+	switch {
+	case method == nil:
 		return "", ErrKeyAlgorithm
+	case !key.Signs():
+		return "", ErrCannotSign
 	}
 	if c.ExpiresAt.IsZero() {
 		return "", ErrNoExpiry
@@ -46,9 +51,9 @@ func Mint(key Key, c Claims) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding claims: %w", err)
 	}
-	t := jwt.NewWithClaims(jwt.SigningMethodHS256, &rawClaims{raw: payload})
+	t := jwt.NewWithClaims(method, &rawClaims{raw: payload})
 	t.Header["kid"] = key.id
-	token, err := t.SignedString([]byte(key.secret.value()))
+	token, err := t.SignedString(key.sign.value())
 	if err != nil {
 		return "", errors.New("signing the token failed")
 	}

@@ -8,16 +8,19 @@ import (
 // Presented is the credential that a connection shows, not yet verified. It
 // prints without the token.
 type Presented struct {
-	token sealed
+	token sealed[string]
 }
 
-// Token is the JWT, to be given to Verify. It must not be logged.
+// Token is the JWT or API key, to be given to Verify. It must not be logged.
 func (p Presented) Token() string { return p.token.value() }
 
 // String implements fmt.Stringer without the token.
 func (p Presented) String() string {
 	if p.token.value() == "" {
 		return "no credential"
+	}
+	if isAPIKey(p.token.value()) {
+		return "an API key"
 	}
 	return "a token"
 }
@@ -27,61 +30,66 @@ func (p Presented) GoString() string { return p.String() }
 
 const bearerScheme = "bearer"
 
-// tokenPlaces are the keys of an init frame's credentials that hold a JWT.
-var tokenPlaces = []string{"authorization", "bearer_token"}
+// Where the credentials of an init frame are, by their keys.
+var (
+	tokenPlaces  = []string{"authorization", "bearer_token"}
+	apiKeyPlaces = []string{"x-api-key", "api_key"}
+)
 
-// otherPlaces are the keys that hold credentials of other types.
-var otherPlaces = []struct{ key, what string }{
-	{"token", "task tokens"},
-	{"x-api-key", "API keys"},
-	{"api_key", "API keys"},
-}
+const taskTokenPlace = "token"
 
 // FromMetadataAndInit finds the one credential of a connection among the values
 // of the `authorization` metadata and the credentials of the init frame: a JWT
-// under `authorization` (after "Bearer ", which may be left out) or
+// or an API key under `authorization` (after "Bearer ", which may be left out) or
 // `bearer_token`, a task token under `token`, an API key under `x-api-key` or
 // `api_key`. Empty values and unknown keys are ignored; the same credential in
 // several places is one.
 //
 // Several that disagree are ErrConflictingCredentials, none at all
-// ErrNoCredential; task tokens, API keys and other authorization schemes are
-// ErrUnsupportedCredential.
+// ErrNoCredential, what is no API key in the place of one ErrAPIKey; task tokens
+// and other authorization schemes are ErrUnsupportedCredential.
 func FromMetadataAndInit(md []string, init map[string]string) (Presented, error) {
 	values := append([]string(nil), md...)
 	for _, place := range tokenPlaces {
 		values = append(values, init[place])
 	}
-	var found, other string
+	found, refused := "", error(nil)
+	take := func(credential string, problem error) bool {
+		if found != "" && found != credential {
+			return false
+		}
+		if found = credential; refused == nil {
+			refused = problem
+		}
+		return true
+	}
 	for _, v := range values {
 		token, scheme := splitScheme(v)
 		switch {
 		case scheme != "" && scheme != bearerScheme:
 			// Not repeated: who forgets the scheme has a secret in its place.
-			other = "authorization schemes other than Bearer"
-		case token == "":
-		case found != "" && found != token:
+			if !take(v, fmt.Errorf("%w: authorization schemes other than Bearer", ErrUnsupportedCredential)) {
+				return Presented{}, ErrConflictingCredentials
+			}
+		case token != "" && !take(token, nil):
 			return Presented{}, ErrConflictingCredentials
-		default:
-			found = token
 		}
 	}
-	first := "" // the value of another credential
-	for _, place := range otherPlaces {
-		v := strings.TrimSpace(init[place.key])
-		if v == "" {
-			continue
+	for _, place := range apiKeyPlaces {
+		key, problem := strings.TrimSpace(init[place]), error(nil)
+		if key != "" && !isAPIKey(key) {
+			problem = ErrAPIKey
 		}
-		if first != "" && first != v {
+		if key != "" && !take(key, problem) {
 			return Presented{}, ErrConflictingCredentials
 		}
-		first, other = v, place.what
+	}
+	if token := strings.TrimSpace(init[taskTokenPlace]); token != "" && !take(token, fmt.Errorf("%w: task tokens", ErrUnsupportedCredential)) {
+		return Presented{}, ErrConflictingCredentials
 	}
 	switch {
-	case found != "" && other != "":
-		return Presented{}, ErrConflictingCredentials
-	case other != "":
-		return Presented{}, fmt.Errorf("%w: %s", ErrUnsupportedCredential, other)
+	case refused != nil:
+		return Presented{}, refused
 	case found == "":
 		return Presented{}, ErrNoCredential
 	}

@@ -2,14 +2,14 @@ package auth
 
 // sealed holds a secret where fmt and reflection-based loggers cannot read it.
 // They print a func as its address, also inside an unexported field, whose
-// String method fmt would not call. The zero value holds "".
-type sealed struct{ open func() string }
+// String method fmt would not call. The zero value holds T's zero value.
+type sealed[T any] struct{ open func() T }
 
-func seal(s string) sealed { return sealed{open: func() string { return s }} }
+func seal[T any](v T) sealed[T] { return sealed[T]{open: func() T { return v }} }
 
-func (s sealed) value() string {
+func (s sealed[T]) value() (v T) {
 	if s.open == nil {
-		return ""
+		return v
 	}
 	return s.open()
 }

@@ -24,9 +24,18 @@ const (
 // Options configure a Verifier.
 type Options struct {
 	// Keys are those that tokens may be signed with. Required.
-	Keys *Keys
+	Keys KeySource
+	// APIKeys knows the API keys; nil refuses them all.
+	APIKeys APIKeys
+	// Certificates says which client certificates stand in for a credential;
+	// nil means none.
+	Certificates *Certificates
+	// Anonymous lets agents, tasks and users on loopback connect without a
+	// credential.
+	Anonymous bool
 	// Issuer and Audience are what the claims iss and aud must be, or hold.
-	// "" means DefaultIssuer and DefaultAudience.
+	// "" means DefaultIssuer and DefaultAudience. Keys may have an issuer of
+	// their own.
 	Issuer, Audience string
 	// Leeway is granted to exp and nbf when connecting; 0 means DefaultLeeway, a
 	// negative value none, and more than MaxLeeway is an error.
@@ -35,9 +44,12 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// Verifier checks tokens. It is immutable and safe for concurrent use.
+// Verifier checks credentials. It is immutable and safe for concurrent use.
 type Verifier struct {
-	keys             *Keys
+	keys             KeySource
+	apiKeys          APIKeys
+	certificates     *Certificates
+	anonymous        bool
 	issuer, audience string
 	leeway           time.Duration
 	clock            func() time.Time
@@ -46,14 +58,15 @@ type Verifier struct {
 
 // NewVerifier checks the options and makes a Verifier of them.
 func NewVerifier(o Options) (*Verifier, error) {
-	if o.Keys == nil || o.Keys.Len() == 0 {
-		return nil, errors.New("auth: a verifier needs at least one key")
+	if o.Keys == nil {
+		return nil, errors.New("auth: a verifier needs keys")
 	}
 	if o.Leeway > MaxLeeway {
 		return nil, fmt.Errorf("auth: a leeway of %s is more than the allowed %s", o.Leeway, MaxLeeway)
 	}
 	v := &Verifier{
-		keys: o.Keys, issuer: o.Issuer, audience: o.Audience, leeway: max(o.Leeway, 0), clock: o.Clock,
+		keys: o.Keys, apiKeys: o.APIKeys, certificates: o.Certificates, anonymous: o.Anonymous,
+		issuer: o.Issuer, audience: o.Audience, leeway: max(o.Leeway, 0), clock: o.Clock,
 		// Claims are validated here, where each failure has an error of its own.
 		parser: jwt.NewParser(jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation()),
 	}
@@ -72,14 +85,21 @@ func NewVerifier(o Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify checks a token: its size and form, algorithm and key, signature,
-// times, issuer and audience, and that its claims make an identity, in this
-// order. The claims are not looked at before the signature holds.
-func (v *Verifier) Verify(ctx context.Context, token string) (*Credential, error) {
+// Verify checks a credential that was shown: an API key if it begins with
+// APIKeyPrefix, else a token. Of a token it checks the size and form, algorithm
+// and key, signature, times, issuer and audience, and that its claims make an
+// identity, in this order. The claims are not looked at before the signature
+// holds.
+//
+// It may wait for a key that is looked for elsewhere, some seconds at most.
+func (v *Verifier) Verify(ctx context.Context, shown string) (*Credential, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	payload, err := v.open(token)
+	if isAPIKey(shown) {
+		return v.verifyAPIKey(ctx, shown)
+	}
+	payload, key, err := v.open(ctx, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -87,72 +107,84 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Credential, error
 	if err != nil {
 		return nil, err
 	}
-	if err := v.checkClaims(&claims); err != nil {
+	if err := v.checkClaims(&claims, key); err != nil {
 		return nil, err
 	}
-	return &Credential{Claims: claims, scope: claims.scope()}, nil
+	c := claims.credential(TypeToken)
+	c.KeyID, c.Fingerprint = key.id, fingerprint(shown)
+	return c, nil
 }
 
-// open verifies the signature and gives the payload.
-func (v *Verifier) open(token string) (json.RawMessage, error) {
+// open verifies the signature and gives the payload and the key that fits.
+func (v *Verifier) open(ctx context.Context, token string) (json.RawMessage, Key, error) {
 	if err := checkForm(token); err != nil {
-		return nil, err
+		return nil, Key{}, err
 	}
 	var payload rawClaims
-	_, err := v.parser.ParseWithClaims(token, &payload, v.candidates)
-	if err == nil {
-		return payload.raw, nil
+	t, parts, err := v.parser.ParseUnverified(token, &payload)
+	if err != nil {
+		// The library's texts may repeat parts of the token, so none is passed on.
+		if errors.Is(err, jwt.ErrTokenUnverifiable) { // an algorithm nobody knows
+			return nil, Key{}, ErrAlgorithm
+		}
+		return nil, Key{}, ErrMalformedToken
 	}
-	// The library's texts may repeat parts of the token, so none is passed on.
-	if r, ok := errors.AsType[*refusal](err); ok {
-		return nil, r
+	signature, err := v.parser.DecodeSegment(parts[2])
+	if err != nil {
+		return nil, Key{}, ErrMalformedToken
 	}
-	switch {
-	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
-		return nil, ErrSignature
-	case errors.Is(err, jwt.ErrTokenUnverifiable): // an algorithm nobody knows
-		return nil, ErrAlgorithm
+	keys, err := v.candidates(ctx, t)
+	if err != nil {
+		return nil, Key{}, err
 	}
-	return nil, ErrMalformedToken
+	signed := token[:len(parts[0])+1+len(parts[1])]
+	for _, k := range keys {
+		if t.Method.Verify(signed, signature, k.check.value()) == nil {
+			return payload.raw, k, nil
+		}
+	}
+	return nil, Key{}, ErrSignature
 }
 
 // candidates gives the keys that may have signed a token with this header. Each
 // is pinned to its algorithm: a key never meets a token of another one.
-func (v *Verifier) candidates(t *jwt.Token) (any, error) {
+func (v *Verifier) candidates(ctx context.Context, t *jwt.Token) ([]Key, error) {
 	if _, critical := t.Header["crit"]; critical {
 		// It names header fields that must be understood; none are.
 		return nil, ErrMalformedToken
 	}
-	var from []Key
-	switch kid := t.Header["kid"].(type) {
-	case nil:
-		if _, present := t.Header["kid"]; present {
-			return nil, ErrMalformedToken
-		}
-		from = v.keys.list
-	case string:
-		k, ok := v.keys.byID[kid]
-		if !ok {
-			return nil, ErrUnknownKey
-		}
-		from = []Key{k}
-	default:
+	if _, ours := methods[t.Method.Alg()]; !ours {
+		return nil, ErrAlgorithm
+	}
+	value, named := t.Header["kid"]
+	kid, text := value.(string)
+	if named && !text {
 		return nil, ErrMalformedToken
 	}
-	var fit jwt.VerificationKeySet
+	if len(kid) > maxKeyID {
+		return nil, ErrUnknownKey
+	}
+	from, err := v.keys.Lookup(ctx, kid, named)
+	if err != nil {
+		return nil, err
+	}
+	var fit []Key
 	for _, k := range from {
 		if k.alg == t.Method.Alg() {
-			fit.Keys = append(fit.Keys, []byte(k.secret.value()))
+			fit = append(fit, k)
 		}
 	}
-	if len(fit.Keys) == 0 {
+	if len(fit) == 0 {
 		return nil, ErrAlgorithm
 	}
 	return fit, nil
 }
 
-func (v *Verifier) checkClaims(c *Claims) error {
-	now := v.clock()
+func (v *Verifier) checkClaims(c *Claims, key Key) error {
+	now, issuer := v.clock(), v.issuer
+	if key.issuer != "" {
+		issuer = key.issuer
+	}
 	switch {
 	case c.ExpiresAt.IsZero():
 		return ErrNoExpiry
@@ -160,7 +192,7 @@ func (v *Verifier) checkClaims(c *Claims) error {
 		return ErrExpired
 	case !c.NotBefore.IsZero() && now.Add(v.leeway).Before(c.NotBefore):
 		return ErrNotYetValid
-	case c.Issuer != v.issuer:
+	case c.Issuer != issuer:
 		return ErrIssuer
 	case !slices.Contains(c.Audience, v.audience):
 		return ErrAudience

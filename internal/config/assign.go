@@ -13,6 +13,9 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
+// maxPath is the most bytes of a file's path.
+const maxPath = 4096
+
 // assign parses raw, which is text from the environment or a flag or a value
 // that YAML has typed, by the key's type, checks its range and stores it.
 func assign(k *Key, field, raw any) error {
@@ -50,6 +53,13 @@ func assign(k *Key, field, raw any) error {
 			return err
 		}
 		*to = rules
+		return nil
+	case *[]CertificateEntry:
+		entries, err := parseCertificates(raw)
+		if err != nil {
+			return err
+		}
+		*to = entries
 		return nil
 	}
 	text, err := scalar(raw)
@@ -118,6 +128,11 @@ func parseText(k *Key, text string) (string, error) {
 		return "", nil
 	case k.Type == TypeURL:
 		return parseURL(text, k.Schemes)
+	case k.Type == TypeFile:
+		if len(text) > maxPath || strings.ContainsFunc(text, unicode.IsControl) {
+			return "", errors.New("is no path of a file")
+		}
+		return text, nil
 	case len(k.Values) > 0 && !slices.Contains(k.Values, text):
 		return "", fmt.Errorf("%q is not accepted; accepted are %s", text, strings.Join(k.Values, ", "))
 	}
@@ -206,36 +221,49 @@ func parseKeyFile(s string) (KeyFile, error) {
 	return KeyFile{Path: s}, nil
 }
 
-// parsePlacement reads the rules from YAML, or from text in YAML's flow form.
-func parsePlacement(raw any) ([]Placement, error) {
+// eachMapping gives take each mapping of a YAML list, or of text in YAML's flow
+// form. what is one of them, forms how it may be written, example such a list.
+// All that is wrong is reported, by item.
+func eachMapping(raw any, what, forms, example string, take func(map[string]any) error) error {
 	if text, ok := raw.(string); ok {
 		raw = nil
 		if err := yamlv3.Unmarshal([]byte(text), &raw); err != nil {
-			return nil, errors.New(yamlError(err))
+			return errors.New(yamlError(err))
 		}
 	}
 	if raw == nil {
-		return nil, nil
+		return nil
 	}
 	items, ok := raw.([]any)
 	if !ok {
-		return nil, errors.New("takes a list of rules such as [{prefix: metric}, {prefix: ag, workspace: big}]")
+		return fmt.Errorf("takes a list such as %s", example)
 	}
-	rules := make([]Placement, 0, len(items))
 	var errs []error
 	for i, item := range items {
 		fields, ok := item.(map[string]any)
 		if !ok {
-			errs = append(errs, at(i, len(items), errors.New("is no rule; write {prefix: …}, {prefix: …, workspace: …} or {address: …}")))
+			errs = append(errs, at(i, len(items), fmt.Errorf("is no %s; write %s", what, forms)))
 			continue
 		}
-		rule, err := parseRule(fields)
-		if err != nil {
+		if err := take(fields); err != nil {
 			errs = append(errs, at(i, len(items), err))
 		}
-		rules = append(rules, rule)
 	}
-	return rules, errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// parsePlacement reads the rules of streams.placement.
+func parsePlacement(raw any) (rules []Placement, err error) {
+	const (
+		forms   = "{prefix: …}, {prefix: …, workspace: …} or {address: …}"
+		example = "[{prefix: metric}, {prefix: ag, workspace: big}]"
+	)
+	err = eachMapping(raw, "rule", forms, example, func(fields map[string]any) error {
+		rule, err := parseRule(fields)
+		rules = append(rules, rule)
+		return err
+	})
+	return rules, err
 }
 
 // ParseKeyFiles reads a list of key files as jwt.key_file takes it.

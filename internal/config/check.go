@@ -22,6 +22,10 @@ func (c *Config) check(found Problems) Problems {
 			add(k.Name, "must be set for `gateway %s`: in the file, or by %s", c.Mode, k.Env())
 		}
 	}
+	if c.Mode == Serve && len(c.JWT.KeyFiles) == 0 && c.Auth.JWKSURL == "" && !bad("jwt.key_file") && !bad("auth.jwks_url") {
+		add("jwt.key_file", "must be set for `gateway %s`: in the file, or by %s; auth.jwks_url would do as well", c.Mode, EnvName("jwt.key_file"))
+	}
+	c.checkTLS(add)
 	if c.GRPCAddr != "" && c.GRPCAddr == c.HTTPAddr && !strings.HasSuffix(c.GRPCAddr, ":0") {
 		add("http_addr", "is the same as grpc_addr (%s); each needs a port of its own", c.GRPCAddr)
 	}
@@ -59,6 +63,24 @@ func (c *Config) check(found Problems) Problems {
 		}
 	}
 	return ps
+}
+
+// checkTLS finds what is missing for TLS, and what would have no effect
+// without it.
+func (c *Config) checkTLS(add func(key, format string, args ...any)) {
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		missing := map[bool]string{true: "tls.cert_file", false: "tls.key_file"}[c.TLS.CertFile == ""]
+		add(missing, "must be set: a certificate and its private key go together")
+	}
+	if c.TLS.ClientCA != "" && c.TLS.CertFile == "" {
+		add("tls.client_ca", "needs tls.cert_file and tls.key_file: without TLS no client shows a certificate")
+	}
+	if len(c.Auth.Certificates) > 0 && c.TLS.ClientCA == "" {
+		add("auth.certificates", "needs tls.client_ca: which authorities vouch for these certificates?")
+	}
+	if c.Auth.JWKSIssuer != "" && c.Auth.JWKSURL == "" {
+		add("auth.jwks_issuer", "needs auth.jwks_url")
+	}
 }
 
 // isEmpty reports whether a key that must be set is not.

@@ -44,6 +44,16 @@ type Config struct {
 		Issuer, Audience string
 		Anonymous        bool
 		Leeway           time.Duration
+		JWKSURL          string
+		JWKSIssuer       string
+		JWKSRefresh      time.Duration
+		JWKSMaxStale     time.Duration
+		Certificates     []CertificateEntry
+		// FailureRate is per second and address, 0 for no limit.
+		FailureRate int64
+	}
+	TLS struct {
+		CertFile, KeyFile, ClientCA string
 	}
 
 	MaxPayload Size

@@ -168,7 +168,7 @@ streams: {retention: {max_bytes: 1G}, partitions: [1, 2], placement: {prefix: ag
 			`grpc.reflection (environment AETHER_GRPC_REFLECTION): "maybe" is neither true nor false`,
 			`grpc_adr (file FILE): there is no such key; did you mean grpc_addr?`,
 			`http_addr (environment AETHER_HTTP_ADDR): "8080" is no listen address; write HOST:PORT such as 127.0.0.1:50051`,
-			`jwt.key_file: must be set for ` + "`gateway serve`" + `: in the file, or by AETHER_JWT_KEY_FILE`,
+			`jwt.key_file: must be set for ` + "`gateway serve`" + `: in the file, or by AETHER_JWT_KEY_FILE; auth.jwks_url would do as well`,
 			`log.level (file FILE): "loud" is not accepted; accepted are debug, info, warn, error`,
 			`postgres.url: must be set for ` + "`gateway serve`" + `: in the file, or by AETHER_POSTGRES_URL`,
 			`rabbitmq.stream_url: must be set for ` + "`gateway serve`" + `: in the file, or by AETHER_RABBITMQ_STREAM_URL`,

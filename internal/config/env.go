@@ -7,7 +7,7 @@ import (
 )
 
 // clientEnv are variables of the client commands. They configure no gateway.
-var clientEnv = []string{"AETHER_ADDR", "AETHER_TOKEN"}
+var clientEnv = []string{"AETHER_ADDR", "AETHER_TOKEN", "AETHER_CA", "AETHER_CERT", "AETHER_KEY"}
 
 // clusterEnv matches what Kubernetes sets in every pod for a service that is
 // itself called aether or aether-something.

@@ -21,6 +21,7 @@ const (
 	TypeDuration  Type = "duration"
 	TypeSize      Type = "size"
 	TypePlacement Type = "list of rules"
+	TypeEntries   Type = "list of entries"
 )
 
 // Key describes one configuration key.

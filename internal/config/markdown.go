@@ -23,7 +23,7 @@ anything, ` + "`gateway config print`" + ` shows every value, where it came from
 
 Durations are written as ` + "`250ms`, `20s`, `1h30m`, `7d`" + `; sizes as bytes, or with ` + "`KB`, `MB`, `GB`" + ` (1000) or ` + "`KiB`, `MiB`, `GiB`" + ` (1024).
 
-` + "`AETHER_ADDR` and `AETHER_TOKEN`" + ` belong to the client commands (` + "`gateway send`, `gateway connect`" + `) and configure no gateway.
+` + "`AETHER_ADDR`, `AETHER_TOKEN`, `AETHER_CA`, `AETHER_CERT` and `AETHER_KEY`" + ` belong to the client commands (` + "`gateway send`, `gateway connect`" + `) and configure no gateway.
 
 | key | type | default | range | meaning |
 | --- | --- | --- | --- | --- |

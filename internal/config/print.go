@@ -52,6 +52,8 @@ func (c *Config) text(k *Key) string {
 		return strings.Join(shown, ",")
 	case *[]Placement:
 		return placementText(*v)
+	case *[]CertificateEntry:
+		return certificatesText(*v)
 	case *bool:
 		return strconv.FormatBool(*v)
 	case *int64:

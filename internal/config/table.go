@@ -58,9 +58,11 @@ var table = []Key{
 	passwordFile("redis.password_file", "redis.url", func(c *Config) any { return &c.Redis.PasswordFile }),
 
 	{
-		Name: "jwt.key_file", Type: TypeKeyFiles, Required: Serve,
-		Doc: "Files with keys that credentials may be signed with; several while keys are exchanged. The bytes of an HS256 secret, at least 32, " +
-			"in a file named `*.hs256` or written as `HS256:PATH`. `dev` makes one in its data directory and takes these as well.",
+		Name: "jwt.key_file", Type: TypeKeyFiles,
+		Doc: "Files with keys that credentials may be signed with, or directories with such files `*.pem` and `*.hs256`; several while keys are exchanged. " +
+			"PEM with a public or private key: RSA is RS256, P-256 ES256, Ed25519 EdDSA. Or the bytes of an HS256 secret, at least 32, " +
+			"in a file named `*.hs256` or written as `HS256:PATH`. A file's name without its extension is the `kid`. Changes count within a second, without a restart. " +
+			"`serve` needs this or `auth.jwks_url`; `dev` makes a key in its data directory and takes these as well.",
 		field: func(c *Config) any { return &c.JWT.KeyFiles },
 	},
 	{
@@ -79,9 +81,57 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Auth.Leeway },
 	},
 	{
-		Name: "auth.anonymous", Type: TypeBool, Default: "false", Later: "everybody needs a credential",
-		Doc:   "Let agents, tasks and users on loopback connect without a credential.",
+		Name: "auth.jwks_url", Type: TypeURL, Schemes: []string{"https", "http"},
+		Doc: "Where another server publishes public keys for credentials, as a JSON Web Key Set: `https://HOST/PATH`; `http://` on this machine only. " +
+			"Its RSA (RS256), P-256 (ES256) and Ed25519 (EdDSA) keys count.",
+		field: func(c *Config) any { return &c.Auth.JWKSURL },
+	},
+	{
+		Name: "auth.jwks_issuer", Type: TypeString,
+		Doc:   "The `iss` of credentials that are signed with the keys of `auth.jwks_url`; without it, `auth.issuer`.",
+		field: func(c *Config) any { return &c.Auth.JWKSIssuer },
+	},
+	{
+		Name: "auth.jwks_refresh", Type: TypeDuration, Default: "5m", Min: seconds(1), Max: int64(day),
+		Doc:   "How often the published keys are fetched, and so how long one that is withdrawn still counts. A `kid` that is not known is looked for at once, at most every 30 s.",
+		field: func(c *Config) any { return &c.Auth.JWKSRefresh },
+	},
+	{
+		Name: "auth.jwks_max_stale", Type: TypeDuration, Default: "1h", Min: seconds(1), Max: int64(30 * day),
+		Doc:   "How long the published keys count when they cannot be fetched any more.",
+		field: func(c *Config) any { return &c.Auth.JWKSMaxStale },
+	},
+	{
+		Name: "auth.certificates", Type: TypeEntries,
+		Doc: "Client certificates that stand in for a credential: a list of `{uri: …, kind: agent, workspaces: [w], impl: i, spec: s}`. A certificate is named by its `subject` " +
+			"(as RFC 2253 writes it), or by a `dns`, `uri` or `email` name, byte for byte; the rest is what a token would say. Needs `tls.client_ca`.",
+		field: func(c *Config) any { return &c.Auth.Certificates },
+	},
+	{
+		Name: "auth.failure_rate", Type: TypeInt, Default: "5", Min: 0, Max: 1_000_000,
+		Doc: "Refused credentials per second and address (of IPv6, network of 64 bits), with twenty times that at once. Beyond it an address is told to come back later; " +
+			"a good credential gets in all the same. 0 is no limit.",
+		field: func(c *Config) any { return &c.Auth.FailureRate },
+	},
+	{
+		Name: "auth.anonymous", Type: TypeBool, Default: "false",
+		Doc:   "Let agents, tasks and users on this machine (loopback) connect without a credential, as whoever they say they are. A proxy on this machine makes everybody local.",
 		field: func(c *Config) any { return &c.Auth.Anonymous },
+	},
+	{
+		Name: "tls.cert_file", Type: TypeFile,
+		Doc:   "The certificate, with those between it and its authority, by which the gRPC and the HTTP port serve TLS (1.2 or newer): PEM. Changes count within a second, without a restart.",
+		field: func(c *Config) any { return &c.TLS.CertFile },
+	},
+	{
+		Name: "tls.key_file", Type: TypeFile,
+		Doc:   "The private key of `tls.cert_file`: PEM.",
+		field: func(c *Config) any { return &c.TLS.KeyFile },
+	},
+	{
+		Name: "tls.client_ca", Type: TypeFile,
+		Doc:   "The authorities whose client certificates the gRPC port accepts: PEM. A certificate alone lets nobody in: see `auth.certificates`.",
+		field: func(c *Config) any { return &c.TLS.ClientCA },
 	},
 	{
 		Name: "workspaces.auto_create", Type: TypeBool, Default: "false", DevDefault: "true",

@@ -7,6 +7,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -43,6 +44,10 @@ type Options struct {
 	Rules    store.Rules
 	MaxRules int
 	Verifier *auth.Verifier
+	// Failures slows addresses whose credentials fail; nil slows none.
+	Failures *auth.Failures
+	// TLS encrypts connections; nil serves in plain text.
+	TLS *tls.Config
 	// Records keeps the audit; nil records nothing. AuditRetention is how long;
 	// 0 is without end.
 	Records        store.Audit
@@ -124,7 +129,7 @@ func New(o Options) *Gateway {
 	g.Peers = peers.New(o.Presence, o.Logger)
 	finder := where.New(g.Router, o.Presence, g.Peers, nil)
 	g.Sessions = session.NewManager(session.Options{
-		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Logger: o.Logger, Version: o.Version, Now: o.Now,
+		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Failures: o.Failures, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder,
@@ -135,7 +140,7 @@ func New(o Options) *Gateway {
 	})
 	g.Server = server.New(server.Options{
 		Sessions: g.Sessions, Logger: o.Logger, KeepaliveTime: o.KeepaliveTime, KeepaliveTimeout: o.KeepaliveTimeout,
-		Reflection: o.Reflection, Admin: g.Admin,
+		Reflection: o.Reflection, TLS: o.TLS, Admin: g.Admin,
 		Gate: &admin.Gate{Verifier: o.Verifier, Refused: g.Audit},
 	})
 	return g

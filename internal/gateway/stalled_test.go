@@ -122,11 +122,12 @@ type scripted struct {
 	n  int
 }
 
-func (s *scripted) Context() context.Context { return s.ctx }
-func (s *scripted) Lost() bool               { return false }
-func (s *scripted) Authorization() []string  { return []string{"Bearer " + s.token} }
-func (s *scripted) Peer() string             { return "a test" }
-func (s *scripted) Send(frame []byte) error  { return s.send(frame) }
+func (s *scripted) Context() context.Context  { return s.ctx }
+func (s *scripted) Lost() bool                { return false }
+func (s *scripted) Authorization() []string   { return []string{"Bearer " + s.token} }
+func (s *scripted) Peer() string              { return "a test" }
+func (s *scripted) Transport() auth.Transport { return auth.Transport{} }
+func (s *scripted) Send(frame []byte) error   { return s.send(frame) }
 
 func (s *scripted) Recv() (*aetherv1.UpstreamMessage, error) {
 	s.mu.Lock()

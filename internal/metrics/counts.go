@@ -14,7 +14,7 @@ type Counts struct {
 	Unwritable, Unreadable int
 
 	Connects, Refused, Ended, SlowReaders  uint64 // sessions
-	TurnedAway                             uint64 // connections
+	TurnedAway, Slowed                     uint64 // connections
 	Resumed, TakenOver, Superseded, Fenced uint64 // sessions, by what became of their leases
 	// Sessions, by what became of their credentials.
 	Reauthenticated, ReauthenticationsRefused, CredentialsExpired, CredentialsRevoked uint64
@@ -71,6 +71,10 @@ var table = []metric{
 	{
 		Family{Name: "aether_connects_turned_away_total", Type: "counter", Help: "Connections beyond admission.rate."},
 		numbers(func(c *Counts) uint64 { return c.TurnedAway }),
+	},
+	{
+		Family{Name: "aether_connects_slowed_total", Type: "counter", Help: "Connections that were told to come back later because credentials from their address fail again and again."},
+		numbers(func(c *Counts) uint64 { return c.Slowed }),
 	},
 	{
 		Family{
@@ -166,7 +170,7 @@ var table = []metric{
 }
 
 // Dependencies are all that a gateway may stand on.
-var Dependencies = []string{"log", "postgres", "redis", "disk"}
+var Dependencies = []string{"log", "postgres", "redis", "disk", "jwks"}
 
 // dependencies reads each one; NaN is no series.
 func dependencies() []func(*Counts) float64 {

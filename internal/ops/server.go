@@ -1,10 +1,14 @@
 package ops
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -25,6 +29,7 @@ func Serve(lis net.Listener, h http.Handler) *Server {
 			WriteTimeout:      30 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    32 << 10,
+			ErrorLog:          log.New(quiet{os.Stderr}, "", 0),
 		},
 		done: make(chan struct{}),
 	}
@@ -35,6 +40,17 @@ func Serve(lis net.Listener, h http.Handler) *Server {
 		}
 	}()
 	return s
+}
+
+// quiet keeps handshakes that fail out of the log: anybody who looks for open
+// ports makes them.
+type quiet struct{ io.Writer }
+
+func (q quiet) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		return len(line), nil
+	}
+	return q.Writer.Write(line)
 }
 
 // Done is closed when the server serves no more.

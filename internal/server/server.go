@@ -2,12 +2,15 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -17,6 +20,7 @@ import (
 
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/session"
 )
 
@@ -39,6 +43,8 @@ type Options struct {
 	// gate nobody is let in.
 	Admin adminv1.AdminServer
 	Gate  Gate
+	// TLS encrypts connections; nil serves in plain text.
+	TLS *tls.Config
 }
 
 // maxReceive is the largest frame that gets a typed answer; a larger one ends
@@ -54,6 +60,9 @@ const minPing = 5 * time.Second
 // counts until the client has read its end: so one that never reads is bounded,
 // too.
 const maxStreams = 1024
+
+// maxHandshake is how long a connection may take to begin.
+const maxHandshake = 20 * time.Second
 
 // Server is the gRPC server.
 type Server struct {
@@ -75,7 +84,13 @@ func New(o Options) *Server {
 		o.KeepaliveTimeout = 10 * time.Second
 	}
 	s := &Server{o: o, health: health.NewServer()}
+	transport := insecure.NewCredentials()
+	if o.TLS != nil {
+		transport = credentials.NewTLS(o.TLS)
+	}
 	s.grpc = grpc.NewServer(
+		grpc.Creds(transport),
+		grpc.ConnectionTimeout(maxHandshake),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxReceive),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -174,6 +189,8 @@ func (s *stream) Lost() bool {
 func (s *stream) Authorization() []string {
 	return metadata.ValueFromIncomingContext(s.Context(), "authorization")
 }
+
+func (s *stream) Transport() auth.Transport { return transportOf(s.Context()) }
 
 func (s *stream) Peer() string {
 	if p, ok := peer.FromContext(s.Context()); ok {

@@ -49,3 +49,14 @@ func (a *admission) admit() error {
 	a.mu.Unlock()
 	return hinted(codes.ResourceExhausted, min(wait, maxAdmissionWait), "too many new connections at once; connect again later")
 }
+
+// giveBack takes back an admission: of a connection that came to nothing, so
+// that those which fail take no place from others.
+func (a *admission) giveBack() {
+	if a.rate <= 0 {
+		return
+	}
+	a.mu.Lock()
+	a.tokens = min(a.rate, a.tokens+1)
+	a.mu.Unlock()
+}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ func (m *Manager) Serve(st Stream) error {
 	if m.isDraining() {
 		return draining()
 	}
+	if err := m.glance(st); err != nil {
+		return err
+	}
 	if err := m.entry.admit(); err != nil {
 		m.stats.TurnedAway.Add(1)
 		m.turnedAway()
@@ -40,7 +44,11 @@ func (m *Manager) Serve(st Stream) error {
 	if err != nil {
 		m.stats.Refused.Add(1)
 		m.refused(st, init, err)
-		m.o.Logger.Info("connection refused", "peer", st.Peer(), "code", status.Code(err).String(), "reason", status.Convert(err).Message())
+		level := slog.LevelInfo
+		if status.Code(err) == codes.ResourceExhausted { // an address that is slowed: there may be any number
+			level = slog.LevelDebug
+		}
+		m.o.Logger.Log(st.Context(), level, "connection refused", "peer", st.Peer(), "code", status.Code(err).String(), "reason", status.Convert(err).Message())
 		return err
 	}
 	m.stats.Connects.Add(1)
@@ -127,13 +135,9 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	if err != nil {
 		return nil, err
 	}
-	presented, err := auth.FromMetadataAndInit(st.Authorization(), init.GetCredentials())
+	principal, credential, err := m.login(ctx, st, init, id)
 	if err != nil {
-		return nil, status.Error(auth.Code(err), err.Error())
-	}
-	principal, credential, err := m.authenticate(ctx, presented, id)
-	if err != nil {
-		return nil, status.Error(auth.Code(err), err.Error())
+		return nil, err
 	}
 	extensions, err := negotiate(init.GetExtensions())
 	if err != nil {

@@ -30,6 +30,8 @@ type Stream interface {
 	Lost() bool
 	// Authorization returns the values that came beside the stream.
 	Authorization() []string
+	// Transport is what is known of the connection itself.
+	Transport() auth.Transport
 	// Peer names the other end, for logs.
 	Peer() string
 }
@@ -39,6 +41,8 @@ type Options struct {
 	Router   *router.Router
 	Presence presence.Gateway // to be started with the manager as its handler
 	Verifier *auth.Verifier
+	// Failures slows addresses whose credentials fail; nil slows none.
+	Failures *auth.Failures
 	// Revocations says which credentials count no more. Nil: none are revoked.
 	Revocations Revocations
 	Logger      *slog.Logger
@@ -116,6 +120,9 @@ type Stats struct {
 	Connects, Refused, Ended, SlowReaders atomic.Uint64
 	// TurnedAway counts connections beyond the admission rate.
 	TurnedAway atomic.Uint64
+	// Slowed counts connections that were told to come back later because too
+	// many credentials from their address have failed.
+	Slowed atomic.Uint64
 	// Resumed counts sessions that went on where another one was, TakenOver
 	// those that were asked to yield to such a one, Fenced and Superseded those
 	// that lost their lease without being asked.

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/auth"
+)
+
+// login finds the credential of a connection, checks it and binds the identity to
+// it. What fails counts against the address. The error is the stream's status.
+func (m *Manager) login(ctx context.Context, st Stream, init *aetherv1.InitConnection, id auth.Identity) (acl.Principal, *auth.Credential, error) {
+	shown := auth.Shown{Authorization: st.Authorization(), Init: init.GetCredentials(), Transport: st.Transport()}
+	principal, credential, err := m.o.Verifier.Authenticate(ctx, shown, id)
+	if err == nil {
+		err = m.revoked(credential, id.String())
+	}
+	if err != nil {
+		return acl.Principal{}, nil, m.refusal(shown.Transport, err)
+	}
+	m.o.Failures.Succeeded(shown.Transport.Peer)
+	return principal, credential, nil
+}
+
+// slowed is what a connection is told that comes from an address whose
+// credentials fail too often. It does not say whether its own would do.
+func (m *Manager) slowed(wait time.Duration) error {
+	m.stats.Slowed.Add(1)
+	return hinted(codes.ResourceExhausted, wait, "too many credentials from this address have failed; connect again later")
+}
+
+// glance turns an address away that does nothing but fail, before anything is
+// done for it.
+func (m *Manager) glance(st Stream) error {
+	if wait := m.o.Failures.Admit(st.Transport().Peer); wait > 0 {
+		return m.slowed(wait)
+	}
+	return nil
+}
+
+// refusal is the status for a credential that was refused, which counts against
+// its address.
+func (m *Manager) refusal(t auth.Transport, err error) error {
+	code := auth.Code(err)
+	switch code {
+	case codes.Unauthenticated, codes.PermissionDenied:
+	default: // nothing was tried out
+		return status.Error(code, err.Error())
+	}
+	m.entry.giveBack()
+	wait, begins := m.o.Failures.Failed(t.Peer)
+	if begins {
+		m.o.Logger.Warn("credentials from an address fail again and again; what fails there is told to come back later", "address", t.Peer.String())
+	}
+	if wait > 0 {
+		return m.slowed(wait)
+	}
+	return status.Error(code, err.Error())
+}
