@@ -203,12 +203,12 @@ func (j *JWKS) ask(ctx context.Context) bool {
 	if j.join(ctx) {
 		return true
 	}
-	if now := j.o.Clock(); !j.asked.IsZero() && now.Sub(j.asked) < unknownEvery {
+	now := j.o.Clock()
+	if !j.asked.IsZero() && now.Sub(j.asked) < unknownEvery {
 		j.mu.Unlock()
 		return false
-	} else {
-		j.asked = now
 	}
+	j.asked = now
 	// Others wait for it, too: who has caused it must not end it by leaving.
 	j.fetch(context.WithoutCancel(ctx))
 	return true

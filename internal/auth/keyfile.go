@@ -84,9 +84,9 @@ func LoadKeys(files ...KeyFile) (*Keys, error) {
 
 // expand gives the files of a directory, or the file itself.
 func expand(f KeyFile) ([]KeyFile, error) {
-	info, err := os.Stat(f.Path)
-	if err != nil || !info.IsDir() {
-		return []KeyFile{f}, nil // what is wrong with it is found when it is read
+	// What is wrong with a file is found when it is read.
+	if info, err := os.Stat(f.Path); err != nil || !info.IsDir() {
+		return []KeyFile{f}, nil
 	}
 	entries, err := os.ReadDir(f.Path)
 	if err != nil {
