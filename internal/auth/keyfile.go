@@ -84,8 +84,7 @@ func LoadKeys(files ...KeyFile) (*Keys, error) {
 
 // expand gives the files of a directory, or the file itself.
 func expand(f KeyFile) ([]KeyFile, error) {
-	// What is wrong with a file is found when it is read.
-	if info, err := os.Stat(f.Path); err != nil || !info.IsDir() {
+	if !isDirectory(f.Path) {
 		return []KeyFile{f}, nil
 	}
 	entries, err := os.ReadDir(f.Path)
@@ -104,6 +103,13 @@ func expand(f KeyFile) ([]KeyFile, error) {
 		}
 	}
 	return files, nil
+}
+
+// isDirectory says whether a path is one. What is wrong with a file is found when
+// it is read.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func loadKey(f KeyFile) (Key, error) {
