@@ -13,9 +13,6 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// maxPath is the most bytes of a file's path.
-const maxPath = 4096
-
 // assign parses raw, which is text from the environment or a flag or a value
 // that YAML has typed, by the key's type, checks its range and stores it.
 func assign(k *Key, field, raw any) error {
@@ -128,15 +125,13 @@ func parseText(k *Key, text string) (string, error) {
 		return "", nil
 	case k.Type == TypeURL:
 		return parseURL(text, k.Schemes)
-	case k.Type == TypeFile:
-		if len(text) > maxPath || strings.ContainsFunc(text, unicode.IsControl) {
-			return "", errors.New("is no path of a file")
-		}
-		return text, nil
 	case len(k.Values) > 0 && !slices.Contains(k.Values, text):
 		return "", fmt.Errorf("%q is not accepted; accepted are %s", text, strings.Join(k.Values, ", "))
 	}
-	if printable(text) != text {
+	if k.Max > 0 && (int64(len(text)) > k.Max || strings.ContainsFunc(text, unicode.IsControl)) {
+		return "", fmt.Errorf("is longer than %d bytes or holds control characters", k.Max)
+	}
+	if k.Max == 0 && printable(text) != text {
 		return "", errors.New("is longer than 80 bytes or holds control characters")
 	}
 	return text, nil

@@ -33,7 +33,7 @@ type Key struct {
 	// DevDefault, if not "", is the default of dev.
 	Default, DevDefault string
 	// Min and Max bound numbers, sizes (bytes) and durations (nanoseconds),
-	// both inclusive. ZeroOff lets 0 pass as "no limit".
+	// both inclusive; Max the bytes of a string, 0 for 80. ZeroOff lets 0 pass as "no limit".
 	Min, Max int64
 	ZeroOff  bool
 	// Values lists what a string may be, empty for anything.

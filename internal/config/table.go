@@ -2,6 +2,9 @@ package config
 
 import "time"
 
+// maxName bounds what other servers call themselves, which may be a URL.
+const maxName = 512
+
 // table is the one list of keys.
 var table = []Key{
 	{
@@ -66,12 +69,12 @@ var table = []Key{
 		field: func(c *Config) any { return &c.JWT.KeyFiles },
 	},
 	{
-		Name: "auth.issuer", Type: TypeString, Default: "aether",
+		Name: "auth.issuer", Type: TypeString, Default: "aether", Max: maxName,
 		Doc:   "The `iss` that a credential must carry.",
 		field: func(c *Config) any { return &c.Auth.Issuer },
 	},
 	{
-		Name: "auth.audience", Type: TypeString, Default: "aether",
+		Name: "auth.audience", Type: TypeString, Default: "aether", Max: maxName,
 		Doc:   "The `aud` that a credential must carry.",
 		field: func(c *Config) any { return &c.Auth.Audience },
 	},
@@ -87,7 +90,7 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Auth.JWKSURL },
 	},
 	{
-		Name: "auth.jwks_issuer", Type: TypeString,
+		Name: "auth.jwks_issuer", Type: TypeString, Max: maxName,
 		Doc:   "The `iss` of credentials that are signed with the keys of `auth.jwks_url`; without it, `auth.issuer`.",
 		field: func(c *Config) any { return &c.Auth.JWKSIssuer },
 	},
