@@ -142,8 +142,9 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	signals := make(chan os.Signal)
 	p := &program{stdout: io.Discard, stderr: io.Discard, signals: signals}
 	result := make(chan error, 1)
+	log := newLogger(io.Discard, "info", "json")
 	go func() {
-		result <- p.serve(startup{cfg: cfg, log: newLogger(io.Discard, "info", "json"), open: func(context.Context, *tlsfile.Server) (*backend, *credentials, error) {
+		result <- p.serve(startup{cfg: cfg, log: log, waits: newWaits(cfg, log), open: func(context.Context, *tlsfile.Server) (*backend, *credentials, error) {
 			close(opening)
 			<-release // hangs, whatever its context says
 			return nil, nil, errors.New("released")
