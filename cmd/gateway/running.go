@@ -158,12 +158,16 @@ func (g *running) awaitParts(ctx context.Context) error {
 	}
 }
 
-// logTrouble says why a log that has been opened cannot be used yet.
+// logTrouble says why a log that has been opened cannot be used yet: by itself,
+// or because it is not known who may use it.
 func logTrouble(r *router.Router) error {
 	for i := range r.Partitions() {
 		if err := r.CheckPartition(i); err != nil {
 			return fmt.Errorf("partition %d %w", i, err)
 		}
+	}
+	if err := r.Rules().Trouble(); err != nil {
+		return fmt.Errorf("is there, and the rules are not known: %w", err)
 	}
 	return errors.New("it is being read back")
 }

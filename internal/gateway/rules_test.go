@@ -318,6 +318,24 @@ func TestRow18WildcardsAtConnect(t *testing.T) {
 	}
 }
 
+// A rule about status:read decides who learns where a message is.
+func Test43StatusReadOfMessages(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	token := g.AgentToken("w", "echo")
+	sender := gatewaytest.MustDial(t, g.Addr, token, gatewaytest.AgentInit("w", "echo", "1"))
+	other := gatewaytest.MustDial(t, g.Addr, token, gatewaytest.AgentInit("w", "echo", "2"))
+	sender.Send(withID(send("ag::w::echo::3", "x", "r"), "m1"))
+	sender.Receipt()
+	where(t, sender, "m1", aetherv1.MessageStatus_STATE_STORED)
+	where(t, other, "m1", aetherv1.MessageStatus_STATE_UNKNOWN)
+	addRule(t, g, policytest.Rule{Effect: "allow", Principal: "ag::w::echo::2", Action: "status:read", Address: "ag::w::echo::*", Grammar: "strict"})
+	where(t, other, "m1", aetherv1.MessageStatus_STATE_STORED)
+	addRule(t, g, policytest.Rule{Effect: "deny", Principal: "ag::w::*", Action: "status:read", Address: "ag::w::echo::3", Grammar: "subtree"})
+	where(t, other, "m1", aetherv1.MessageStatus_STATE_UNKNOWN)
+	where(t, sender, "m1", aetherv1.MessageStatus_STATE_UNKNOWN)
+}
+
 // A rule about status:read decides who learns whether somebody is connected.
 func Test43StatusRead(t *testing.T) {
 	t.Parallel()

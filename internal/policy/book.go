@@ -23,6 +23,8 @@ type Book struct {
 	mu      sync.Mutex // held by the one that reads the store
 	version int64
 	read    bool
+
+	trouble atomic.Pointer[error] // of the last refresh
 }
 
 var _ acl.Rules = (*Book)(nil)
@@ -69,12 +71,27 @@ func (b *Book) Refresh(ctx context.Context) error { return b.refresh(ctx, false)
 // another one than before.
 func (b *Book) Reload(ctx context.Context) error { return b.refresh(ctx, true) }
 
+// Trouble is why the last refresh failed, nil if it did not.
+func (b *Book) Trouble() error {
+	if err := b.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 func (b *Book) refresh(ctx context.Context, all bool) error {
 	if b.store == nil {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	err := b.load(ctx, all)
+	b.trouble.Store(&err)
+	return err
+}
+
+// load reads the store if it must. The lock is held.
+func (b *Book) load(ctx context.Context, all bool) error {
 	if b.read && !all {
 		version, err := b.store.RulesVersion(ctx)
 		if err != nil || version == b.version {

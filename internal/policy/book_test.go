@@ -190,8 +190,12 @@ func TestBookWithStrangeRules(t *testing.T) {
 	}
 	m.rules = append(m.rules[1:], rule("deny", "*::*", "send", "*::*", "of tomorrow"))
 	m.version++
-	if err := b.Refresh(ctx); err == nil || len(b.Set().Rules()) != 1 {
-		t.Errorf("%d rules, %v", len(b.Set().Rules()), err)
+	if err := b.Refresh(ctx); err == nil || len(b.Set().Rules()) != 1 || !errors.Is(err, b.Trouble()) {
+		t.Errorf("%d rules, %v, %v", len(b.Set().Rules()), err, b.Trouble())
+	}
+	m.rules = m.rules[:1]
+	if err := b.Refresh(ctx); err != nil || b.Trouble() != nil {
+		t.Errorf("%v, %v", err, b.Trouble())
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/where"
 	"github.com/aether-gateway/gateway/internal/wireerr"
@@ -23,8 +25,8 @@ const (
 	maxRequestText = 128
 )
 
-// whereIs answers where a message is, to its sender and its receiver; for
-// everybody else it does not exist. It answers later: nothing waits for it.
+// whereIs answers where a message is, to its sender and its receiver, and whom
+// a rule lets know; for everybody else it does not exist. It answers later: nothing waits for it.
 func (s *Session) whereIs(r *aetherv1.MessageStatusRequest) {
 	now := s.m.o.Now()
 	switch {
@@ -68,11 +70,13 @@ func (s *Session) look(r *aetherv1.MessageStatusRequest) {
 }
 
 // mayKnow reports whether the session's principal sent a message, or reads its
-// address.
+// address, and no rule keeps it from knowing; or a rule lets it.
 func (s *Session) mayKnow(source, topic string) bool {
-	if source == s.identity || slices.Contains(s.hears, topic) {
-		return true
-	}
 	ws, event := strings.CutPrefix(topic, "event::")
-	return event && s.events.Covers(ws)
+	base := acl.Decision{Allowed: source == s.identity || slices.Contains(s.hears, topic) || event && s.events.Covers(ws)}
+	to, err := address.Parse(topic)
+	if err != nil {
+		return base.Allowed // a refused send: there is no such address
+	}
+	return acl.Permit(&s.principal, acl.ActionStatusRead, to, base, s.m.o.Router.Rules()).Allowed
 }
