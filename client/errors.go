@@ -29,6 +29,8 @@ const (
 	CodeUnauthenticated  Code = "ERR_UNAUTHENTICATED"
 	CodePayloadTooLarge  Code = "ERR_PAYLOAD_TOO_LARGE"
 	CodeRateLimited      Code = "ERR_RATE_LIMITED"
+	CodeWorkspaceLimited Code = "ERR_WORKSPACE_RATE_LIMITED"
+	CodeQuotaExceeded    Code = "ERR_QUOTA_EXCEEDED"
 	CodeUnavailable      Code = "ERR_UNAVAILABLE"
 	CodePublishFailed    Code = "ERR_PUBLISH_FAILED"
 	CodeInternal         Code = "ERR_INTERNAL"

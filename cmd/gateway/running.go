@@ -16,6 +16,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/gateway"
+	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/metrics"
 	"github.com/aether-gateway/gateway/internal/ops"
 	"github.com/aether-gateway/gateway/internal/presence"
@@ -87,6 +88,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		Presence: b.presence, Boot: b.boot,
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
+		Limits:        limitsOf(cfg),
 		AdmissionRate: int(cfg.Admission.Rate), InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
 		KeepaliveTime: cfg.Session.KeepaliveTime, KeepaliveTimeout: cfg.Session.KeepaliveTimeout,
 		MaxUnacked: int(cfg.Session.MaxUnacked), MaxWindow: int(cfg.Session.MaxUnackedLimit), QueueBytes: int(cfg.Session.QueueBytes),
@@ -113,6 +115,17 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 	g.health.Serving()
 	g.health.Ready(ctx)
 	return nil
+}
+
+// limitsOf is the configured limits.
+func limitsOf(cfg *config.Config) limits.Options {
+	rate := func(messages int64, bytes config.Size) limits.Rate {
+		return limits.Rate{Messages: messages, Bytes: int64(bytes)}
+	}
+	return limits.Options{
+		Identity: rate(cfg.Rate.Messages, cfg.Rate.Bytes), Source: rate(cfg.CredentialRate()), Workspace: rate(cfg.WorkspaceRate()),
+		SourceSessions: int(cfg.Limits.SessionsPerCredential), WorkspaceSessions: int(cfg.Limits.SessionsPerWorkspace),
+	}
 }
 
 // join makes the gateway one of several, if it has others.
@@ -209,11 +222,12 @@ func (g *running) counts() metrics.Counts {
 		return metrics.Counts{Up: upNow(g.health.Last())}
 	}
 	s, r, log := core.Sessions.Stats(), core.Router.Stats(), core.Router.Health()
+	limited := core.Limits.Refused()
 	return metrics.Counts{
 		Ready: g.ready.Load(), Sessions: core.Sessions.Count(),
 		Up: upNow(g.health.Last()), Unwritable: log.Unwritable, Unreadable: log.Unreadable,
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),
-		TurnedAway: s.TurnedAway.Load(), Slowed: s.Slowed.Load(), Resumed: s.Resumed.Load(), TakenOver: s.TakenOver.Load(), Superseded: s.Superseded.Load(), Fenced: s.Fenced.Load(),
+		TurnedAway: s.TurnedAway.Load(), Crowded: s.Crowded.Load(), RateLimited: limited[:], Slowed: s.Slowed.Load(), Resumed: s.Resumed.Load(), TakenOver: s.TakenOver.Load(), Superseded: s.Superseded.Load(), Fenced: s.Fenced.Load(),
 		Reauthenticated: s.Reauthenticated.Load(), ReauthenticationsRefused: s.ReauthenticationsRefused.Load(),
 		CredentialsExpired: s.CredentialsExpired.Load(), CredentialsRevoked: s.CredentialsRevoked.Load(),
 		Stored: r.Stored.Load(), Duplicates: r.Duplicates.Load(), RefusedSends: r.Refused.Load(), Failed: r.Failed.Load(),

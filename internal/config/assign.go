@@ -77,6 +77,10 @@ func assign(k *Key, field, raw any) error {
 		}
 		return err
 	case *int64:
+		if k.Auto && text == auto {
+			*to = -1
+			return nil
+		}
 		v, err := parseInt(text)
 		if err == nil {
 			err = inRange(k, v, func(n int64) string { return strconv.FormatInt(n, 10) })
@@ -95,6 +99,10 @@ func assign(k *Key, field, raw any) error {
 		}
 		return err
 	case *Size:
+		if k.Auto && text == auto {
+			*to = -1
+			return nil
+		}
 		v, err := ParseSize(text)
 		if err == nil {
 			err = inRange(k, int64(v), func(n int64) string { return Size(n).String() })
@@ -109,6 +117,9 @@ func assign(k *Key, field, raw any) error {
 
 // maxPath is the longest path that the system takes.
 const maxPath = 4096
+
+// auto is the word for a value that follows from others.
+const auto = "auto"
 
 func parseText(k *Key, text string) (string, error) {
 	switch {

@@ -61,6 +61,16 @@ type Config struct {
 		// Messages and Bytes are per identity and second, 0 for no limit.
 		Messages int64
 		Bytes    Size
+		// Credential and Workspace are -1 where they follow from those; see
+		// [Config.CredentialRate] and [Config.WorkspaceRate].
+		Credential, Workspace struct {
+			Messages int64
+			Bytes    Size
+		}
+	}
+	Limits struct {
+		// SessionsPerWorkspace and SessionsPerCredential are 0 for no limit.
+		SessionsPerWorkspace, SessionsPerCredential int64
 	}
 	Admission struct {
 		Rate int64

@@ -36,6 +36,9 @@ type Key struct {
 	// both inclusive; Max the bytes of a string, 0 for 80. ZeroOff lets 0 pass as "no limit".
 	Min, Max int64
 	ZeroOff  bool
+	// Auto lets the word auto pass, which is stored as -1: the value follows
+	// from others.
+	Auto bool
 	// Values lists what a string may be, empty for anything.
 	Values []string
 	// Schemes lists what a URL may begin with.

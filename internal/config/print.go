@@ -57,10 +57,16 @@ func (c *Config) text(k *Key) string {
 	case *bool:
 		return strconv.FormatBool(*v)
 	case *int64:
+		if k.Auto && *v < 0 {
+			return auto
+		}
 		return strconv.FormatInt(*v, 10)
 	case *time.Duration:
 		return FormatDuration(*v)
 	case *Size:
+		if k.Auto && *v < 0 {
+			return auto
+		}
 		return v.String()
 	}
 	return ""

@@ -154,14 +154,44 @@ var table = []Key{
 		field: func(c *Config) any { return &c.MaxPayload },
 	},
 	{
-		Name: "rate.messages", Type: TypeInt, Default: "1000", Min: 0, Max: 1_000_000_000, Later: "no rate is limited",
-		Doc:   "Messages that an identity may send per second, with twice that as burst. 0 is no limit.",
+		Name: "rate.messages", Type: TypeInt, Default: "1000", Min: 0, Max: 1_000_000_000,
+		Doc:   "Messages that an identity may send per second, on all gateways together, with twice that as burst. 0 is no limit.",
 		field: func(c *Config) any { return &c.Rate.Messages },
 	},
 	{
-		Name: "rate.bytes", Type: TypeSize, Default: "16MiB", Min: 0, Max: 1 * tib, Later: "no rate is limited",
-		Doc:   "Bytes that an identity may send per second, with twice that as burst. 0 is no limit.",
+		Name: "rate.bytes", Type: TypeSize, Default: "16MiB", Min: 0, Max: 1 * tib,
+		Doc:   "Bytes (payload, subject, metadata) that an identity may send per second, with twice that as burst. 0 is no limit.",
 		field: func(c *Config) any { return &c.Rate.Bytes },
+	},
+	{
+		Name: "rate.credential.messages", Type: TypeInt, Default: auto, Min: 0, Max: 1_000_000_000, Auto: true,
+		Doc:   "The same for all identities together that one credential, or one user, lets in. `auto` is `rate.messages`; 0 is no limit.",
+		field: func(c *Config) any { return &c.Rate.Credential.Messages },
+	},
+	{
+		Name: "rate.credential.bytes", Type: TypeSize, Default: auto, Min: 0, Max: 1 * tib, Auto: true,
+		Doc:   "The same in bytes. `auto` is `rate.bytes`; 0 is no limit.",
+		field: func(c *Config) any { return &c.Rate.Credential.Bytes },
+	},
+	{
+		Name: "rate.workspace.messages", Type: TypeInt, Default: auto, Min: 0, Max: 1_000_000_000, Auto: true,
+		Doc:   "Messages that all who send in one workspace may send per second together, with twice that as burst. `auto` is twenty times `rate.messages`; 0 is no limit.",
+		field: func(c *Config) any { return &c.Rate.Workspace.Messages },
+	},
+	{
+		Name: "rate.workspace.bytes", Type: TypeSize, Default: auto, Min: 0, Max: 1 * tib, Auto: true,
+		Doc:   "The same in bytes. `auto` is twenty times `rate.bytes`; 0 is no limit.",
+		field: func(c *Config) any { return &c.Rate.Workspace.Bytes },
+	},
+	{
+		Name: "limits.sessions_per_workspace", Type: TypeInt, Default: "50000", Min: 0, Max: 10_000_000,
+		Doc:   "Sessions of agents, tasks and users that a workspace may have on all gateways together. 0 is no limit.",
+		field: func(c *Config) any { return &c.Limits.SessionsPerWorkspace },
+	},
+	{
+		Name: "limits.sessions_per_credential", Type: TypeInt, Default: "10000", Min: 0, Max: 10_000_000,
+		Doc:   "Sessions that one credential, or one user, may have on all gateways together. 0 is no limit.",
+		field: func(c *Config) any { return &c.Limits.SessionsPerCredential },
 	},
 	{
 		Name: "admission.rate", Type: TypeInt, Default: "500", Min: 0, Max: 1_000_000,

@@ -16,6 +16,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/admin"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/peers"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/presence/local"
@@ -70,6 +71,10 @@ type Options struct {
 	PublishTimeout time.Duration
 	Retention      time.Duration
 
+	// Limits are the rates and numbers of sessions; what it needs of the
+	// gateway's parts is filled in. The zero value limits nothing.
+	Limits limits.Options
+
 	AdmissionRate     int // new sessions per second; 0: no limit
 	InitTimeout       time.Duration
 	WriteTimeout      time.Duration
@@ -95,6 +100,7 @@ type Gateway struct {
 	Peers    *peers.Peers
 	Admin    *admin.Service
 	Audit    *audit.Recorder // nil if nothing is recorded
+	Limits   *limits.Limiter // nil: nothing is limited
 }
 
 // New starts a gateway's parts; it takes connections with [Gateway.Serve].
@@ -108,7 +114,7 @@ func New(o Options) *Gateway {
 	if o.KeepaliveTimeout <= 0 {
 		o.KeepaliveTimeout = defaultKeepalive
 	}
-	g := &Gateway{Presence: o.Presence}
+	g := &Gateway{Presence: o.Presence, Limits: limits.New(withPeers(o))}
 	if o.Name == "" {
 		o.Name = o.Presence.Self().Name
 	}
@@ -129,7 +135,7 @@ func New(o Options) *Gateway {
 	g.Peers = peers.New(o.Presence, o.Logger)
 	finder := where.New(g.Router, o.Presence, g.Peers, nil)
 	g.Sessions = session.NewManager(session.Options{
-		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Failures: o.Failures, Logger: o.Logger, Version: o.Version, Now: o.Now,
+		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder,
@@ -144,6 +150,22 @@ func New(o Options) *Gateway {
 		Gate: &admin.Gate{Verifier: o.Verifier, Refused: g.Audit},
 	})
 	return g
+}
+
+// withPeers completes the options of limits that are shared with other gateways.
+func withPeers(o Options) limits.Options {
+	l := o.Limits
+	if l.Logger == nil {
+		l.Logger = o.Logger
+	}
+	if c, ok := o.Presence.(presence.Counters); ok && l.Counters == nil {
+		l.Counters = c
+	}
+	l.Gateways = func() int {
+		list, _ := o.Presence.Instances()
+		return len(list)
+	}
+	return l
 }
 
 // Join makes the gateway one of those that share its presence. It is called
@@ -208,5 +230,7 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	defer cancelEnds()
 	g.Server.Stop(ends)
 	g.Peers.Close()
-	return errors.Join(drained, g.Sessions.Close(ctx), g.Router.Close(ctx), g.Presence.Close(ctx), g.Audit.Close(ctx))
+	closed := g.Sessions.Close(ctx)
+	g.Limits.Close()
+	return errors.Join(drained, closed, g.Router.Close(ctx), g.Presence.Close(ctx), g.Audit.Close(ctx))
 }

@@ -14,10 +14,14 @@ type Counts struct {
 	Unwritable, Unreadable int
 
 	Connects, Refused, Ended, SlowReaders  uint64 // sessions
-	TurnedAway, Slowed                     uint64 // connections
+	TurnedAway, Slowed, Crowded            uint64 // connections
 	Resumed, TakenOver, Superseded, Fenced uint64 // sessions, by what became of their leases
 	// Sessions, by what became of their credentials.
 	Reauthenticated, ReauthenticationsRefused, CredentialsExpired, CredentialsRevoked uint64
+
+	// RateLimited are sends that were refused by rate, by the scope of the
+	// limit in the order of [RateScopes]; nil if none is limited.
+	RateLimited []uint64
 
 	Stored, Duplicates, RefusedSends, Failed uint64 // sends, by outcome
 	Live, Shared                             uint64 // deliveries, by the way they took
@@ -75,6 +79,17 @@ var table = []metric{
 	{
 		Family{Name: "aether_connects_slowed_total", Type: "counter", Help: "Connections that were told to come back later because credentials from their address fail again and again."},
 		numbers(func(c *Counts) uint64 { return c.Slowed }),
+	},
+	{
+		Family{Name: "aether_connects_crowded_total", Type: "counter", Help: "Connections of workspaces and credentials that had too many sessions."},
+		numbers(func(c *Counts) uint64 { return c.Crowded }),
+	},
+	{
+		Family{
+			Name: "aether_rate_limited_total", Type: "counter", Help: "Sends that were refused by rate, by whose limit it was.",
+			Label: "scope", Values: RateScopes,
+		},
+		rateLimited(),
 	},
 	{
 		Family{
@@ -167,6 +182,23 @@ var table = []metric{
 		},
 		numbers(func(c *Counts) uint64 { return c.DamagedEntries }, func(c *Counts) uint64 { return c.DamagedEnvelopes }),
 	},
+}
+
+// RateScopes are those who have rates.
+var RateScopes = []string{"identity", "credential", "workspace"}
+
+// rateLimited reads each scope.
+func rateLimited() []func(*Counts) float64 {
+	all := make([]func(*Counts) float64, len(RateScopes))
+	for i := range RateScopes {
+		all[i] = func(c *Counts) float64 {
+			if i >= len(c.RateLimited) {
+				return 0
+			}
+			return float64(c.RateLimited[i])
+		}
+	}
+	return all
 }
 
 // Dependencies are all that a gateway may stand on.

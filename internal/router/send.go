@@ -181,6 +181,17 @@ func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelop
 	if err := s.checkLimits(msg); err != nil {
 		return err
 	}
+	workspace, refused := s.workspace(msg, to)
+	if refused != nil {
+		return refused
+	}
+	e.Workspace = workspace
+	if err := s.decideMetrics(to, workspace); err != nil {
+		return err
+	}
+	if err := s.checkRates(e); err != nil {
+		return err
+	}
 	if err := checkTracking(msg); err != nil {
 		return err
 	}
@@ -194,14 +205,6 @@ func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelop
 		return wireerr.New(wireerr.InvalidArgument, "ttl_ms is negative")
 	} else if ttl > 0 {
 		e.ExpiresAtMS = e.TimestampMS + min(ttl, maxTTLMillis)
-	}
-	workspace, err := s.workspace(msg, to)
-	if err != nil {
-		return err
-	}
-	e.Workspace = workspace
-	if err := s.decideMetrics(to, workspace); err != nil {
-		return err
 	}
 	return s.checkKind(to, e)
 }

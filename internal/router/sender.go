@@ -10,6 +10,7 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/wireerr"
@@ -23,7 +24,8 @@ type Sender struct {
 	box       *delivery.Mailbox
 	overflow  func()
 	lease     presence.Lease
-	parts     []senderPart // by partition, under the partition's lock
+	parts     []senderPart    // by partition, under the partition's lock
+	account   *limits.Account // nil: no rate is limited
 
 	heldSends, heldBytes atomic.Int64 // what waits in lines
 	dropped              atomic.Bool  // nothing is taken any more

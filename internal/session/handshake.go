@@ -170,8 +170,13 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	if err != nil {
 		return nil, err
 	}
+	if s.account, err = m.account(ctx, s, credential); err != nil {
+		m.release(s)
+		return nil, err
+	}
 	s.box = delivery.NewMailbox(mailbox)
 	s.sender = m.o.Router.NewSender(&s.principal, s.identity, s.lease, s.box, s.slow)
+	s.sender.Limit(s.account)
 	if err := m.admit(ctx, &principal, id, credential.ExpiresAt); err != nil {
 		m.release(s)
 		return nil, err

@@ -94,7 +94,10 @@ func resumable(init *aetherv1.InitConnection) string {
 
 const releaseTimeout = 2 * time.Second
 
+// release gives back what a session holds: its lease, and its place among the
+// sessions that are counted.
 func (m *Manager) release(s *Session) {
+	s.account.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.st.Context()), releaseTimeout)
 	defer cancel()
 	if err := m.o.Presence.Release(ctx, s.lease); err != nil {

@@ -11,6 +11,7 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/where"
@@ -45,8 +46,11 @@ type Options struct {
 	Failures *auth.Failures
 	// Revocations says which credentials count no more. Nil: none are revoked.
 	Revocations Revocations
-	Logger      *slog.Logger
-	Now         func() time.Time
+	// Limits are what senders may send, and how many sessions there may be; nil:
+	// nothing is limited.
+	Limits *limits.Limiter
+	Logger *slog.Logger
+	Now    func() time.Time
 	// Audit records who connects and who is refused; nil records nothing.
 	Audit *audit.Recorder
 	// Finder answers where a message is; nil: that is not supported.
@@ -123,6 +127,9 @@ type Stats struct {
 	// Slowed counts connections that were told to come back later because too
 	// many credentials from their address have failed.
 	Slowed atomic.Uint64
+	// Crowded counts connections of workspaces and credentials that had too many
+	// sessions.
+	Crowded atomic.Uint64
 	// Resumed counts sessions that went on where another one was, TakenOver
 	// those that were asked to yield to such a one, Fenced and Superseded those
 	// that lost their lease without being asked.

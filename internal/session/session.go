@@ -17,6 +17,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
 )
@@ -50,9 +51,10 @@ type Session struct {
 	looking   atomic.Bool
 	lookAgain time.Time
 
-	box    *delivery.Mailbox
-	sender *router.Sender
-	sub    *router.Subscription
+	box     *delivery.Mailbox
+	sender  *router.Sender
+	account *limits.Account // nil: nothing is limited
+	sub     *router.Subscription
 
 	// unconfirmed says that predecessors' ids still count (delivery rule L5).
 	unconfirmed atomic.Bool

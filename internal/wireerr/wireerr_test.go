@@ -51,6 +51,7 @@ terminal. The same conditions end a handshake or a unary call with the gRPC stat
 | Aborted, "SUPERSEDED" | Another connection has resumed this session; a FORCE_DISCONNECT signal with that code came before. | Do not connect again. |
 | Aborted, "an operator has ended the session" | An operator has ended this session; a FORCE_DISCONNECT signal with the code KICKED came before. | Do not connect again by yourself. |
 | ResourceExhausted at connect | The gateway gets too many connections at once (` + "`admission.rate`" + `), whoever makes them. | Connect again after the delay in RetryInfo. |
+| ResourceExhausted at connect, "as many sessions as it may have" | The workspace, or the credential or user, has too many sessions (` + "`limits.sessions_per_workspace`, `limits.sessions_per_credential`" + `). | End some; connect again after the delay in RetryInfo. |
 | ResourceExhausted later | The client does not read its answers, or sent a frame above 4 MiB. | Read; send less. |
 | Unavailable | The gateway starts, ends, or cannot reach what it needs; it could not renew its leases; or the connection broke. | Connect again, to another gateway if there is one, after the delay in RetryInfo or of the GRACEFUL_DISCONNECT signal. |
 | Unauthenticated, PermissionDenied | The credential is refused or has expired; it does not cover what was claimed. | Get another credential. |

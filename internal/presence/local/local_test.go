@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/presence/presencetest"
 )
 
@@ -44,5 +45,20 @@ func TestConformance(t *testing.T) {
 		t.Cleanup(func() { l.Close(t.Context()) })
 		w.member = &presencetest.Member{Gateway: l, Handler: h}
 		return w
+	})
+}
+
+type countersWorld struct {
+	*world
+	c *Counters
+}
+
+func (w countersWorld) Counters() (a, b presence.Counters) { return w.c.Of("a"), w.c.Of("b") }
+
+func TestCounters(t *testing.T) {
+	t.Parallel()
+	presencetest.RunCounters(t, func(t *testing.T) presencetest.CountersWorld {
+		w := &world{now: time.Unix(1_800_000_000, 0)}
+		return countersWorld{w, NewCounters(w.Now)}
 	})
 }

@@ -41,6 +41,8 @@ var (
 	workSource string
 	//go:embed lua/sweep.lua
 	sweepSource string
+	//go:embed lua/count.lua
+	countSource string
 
 	beatScript     = goredis.NewScript(prelude + beatSource)
 	claimScript    = goredis.NewScript(prelude + claimSource)
@@ -55,6 +57,7 @@ var (
 	scanScript     = goredis.NewScript(prelude + scanSource)
 	workScript     = goredis.NewScript(prelude + workSource)
 	sweepScript    = goredis.NewScript(prelude + sweepSource)
+	countScript    = goredis.NewScript(prelude + countSource)
 )
 
 // Statuses of scripts, beside "OK".

@@ -20,6 +20,7 @@
 --        gone:S   string record of a session that has ended
 --        tomb:S   string session S is not wanted any more
 --        tb…      what workers compete for, see work.lua
+--        c:K      what is used of limit K, see count.lua
 -- Channels: dir (changes), all, to:I (notices).
 local P = KEYS[1]
 local incarnation, boot, ttl = ARGV[2], ARGV[3], tonumber(ARGV[4])
