@@ -70,6 +70,7 @@ type Store interface {
 	Placement
 	Feed
 	Audit
+	Stored
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

@@ -180,6 +180,9 @@ func everyCall(s store.Store) map[string]error {
 	_, errs["ExpireMemberships"] = s.ExpireMemberships(ctx, time.UnixMilli(0))
 	_, errs["SettlePlacement"] = s.SettlePlacement(ctx, "p")
 	_, errs["ReplacePlacement"] = s.ReplacePlacement(ctx, "p", "q")
+	_, _, errs["LoadStored"] = s.LoadStored(ctx, 0)
+	_, errs["SaveStored"] = s.SaveStored(ctx, 0, store.StoredUsage{Width: time.Second, Position: 1}, 0, time.Now())
+	errs["ResetStored"] = s.ResetStored(ctx, 0)
 	errs["Ping"] = s.Ping(ctx)
 	return errs
 }
@@ -284,7 +287,7 @@ func TestExhaustedPool(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members, settings"); err != nil {
+		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members, settings, stored, stored_upto"); err != nil {
 			return err
 		}
 		for name, err := range everyCall(s) {

@@ -29,7 +29,7 @@ type test struct {
 
 // Run runs the suite.
 func Run(t *testing.T, e Engine) {
-	for _, test := range slices.Concat(positionTests, noteTests, markTests, memberTests, keyTests, revocationTests, ruleTests, placementTests, feedTests, auditTests) {
+	for _, test := range slices.Concat(positionTests, noteTests, markTests, memberTests, keyTests, revocationTests, ruleTests, placementTests, feedTests, auditTests, storedTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			open := e.New(t)
