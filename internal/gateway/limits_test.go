@@ -176,7 +176,10 @@ func TestWorkspaceRate(t *testing.T) {
 	}
 	began := time.Now()
 	total := try(a, "one", "w") + try(b, "two", "w") + try(a, "three", "w")
-	if most := 20 + 10*time.Since(began).Seconds()*1.1 + 2; float64(total) > most || total < 20 {
+	// What one gateway has not told yet when the other is asked may pass twice;
+	// it is paid back.
+	const untold = 10
+	if most := 20 + 10*time.Since(began).Seconds()*1.1 + untold; float64(total) > most || total < 20 {
 		t.Errorf("%d messages passed, at most %.0f should", total, most)
 	}
 	if n := try(b, "four", "other"); n < 20 {

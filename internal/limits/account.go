@@ -60,7 +60,7 @@ func (l *Limiter) take(b *bucket, now time.Time, c *cost) Verdict {
 	if l.o.Counters != nil {
 		touch = !b.touched
 		b.touched = true
-		if !b.starved && b.peers > 0 && b.low() {
+		if !b.starved && b.urgent() {
 			b.starved, wake = true, true
 		}
 	}
@@ -126,4 +126,7 @@ func (a *Account) Close() {
 		}
 	}
 	a.l.mu.Unlock()
+	if a.l.o.Counters != nil {
+		a.l.hurry() // who comes back elsewhere is to find what was used
+	}
 }

@@ -128,10 +128,15 @@ func (b *bucket) full(now time.Time) bool {
 	return true
 }
 
-// low reports whether it is time to ask for a larger part.
-func (b *bucket) low() bool {
+// urgent reports whether the others are to be told soon: because this gateway
+// needs a larger part, or because it has used much that they do not know of.
+func (b *bucket) urgent() bool {
 	for i := range b.meters {
-		if m := &b.meters[i]; m.rate > 0 && m.share < 1 && m.tokens < m.burst*m.share/2 {
+		m := &b.meters[i]
+		if m.rate <= 0 {
+			continue
+		}
+		if b.peers > 0 && m.share < 1 && m.tokens < m.burst*m.share/2 || m.used-m.told >= m.burst/4 {
 			return true
 		}
 	}
