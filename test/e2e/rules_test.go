@@ -37,12 +37,14 @@ func newRuler(tb testing.TB, database string) *ruler {
 func (r *ruler) add(list ...policytest.Rule) {
 	r.tb.Helper()
 	for _, rule := range list {
-		added, err := r.book.Add(context.Background(), store.Rule{
-			Effect: rule.Effect, Principal: rule.Principal, Action: rule.Action, Address: rule.Address, Grammar: rule.Grammar, CreatedBy: "test",
-		})
+		added, err := r.book.Add(context.Background(), storeRule(rule))
 		check(r.tb, err)
 		r.ids = append(r.ids, added.Rule.ID)
 	}
+}
+
+func storeRule(r policytest.Rule) store.Rule {
+	return store.Rule{Effect: r.Effect, Principal: r.Principal, Action: r.Action, Address: r.Address, Grammar: r.Grammar, CreatedBy: "test"}
 }
 
 func (r *ruler) removeAll() {
@@ -186,4 +188,61 @@ func TestServeRow18Rules(t *testing.T) {
 		}
 	}
 	t.Logf("%d decisions, %d stored", asked, stored)
+}
+
+// TestServeRulesWithoutDatabase: while the database is away the rules that are
+// known stay in force, a change fails and changes nothing; when it is back,
+// changes come again.
+func TestServeRulesWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	database := testservices.NewPostgres(t)
+	g := startServe(t, testservices.RabbitMQ(t).URL(), database.URL())
+	rules := newRuler(t, database.URL())
+	sender := connect(t, g, agent("wd", "i", "1"))
+	outcome := func(to string) string {
+		t.Helper()
+		_, refusal := sender.ask(chat(to, "x"))
+		return refusal.GetCode()
+	}
+	becomes := func(to, want string) {
+		t.Helper()
+		if !eventually(patience, func() bool { return outcome(to) == want }) {
+			t.Fatalf("%q does not come at %s", want, to)
+		}
+	}
+	deny := func(address string) policytest.Rule {
+		return policytest.Rule{Effect: "deny", Principal: "ag::wd::*", Action: "send", Address: address, Grammar: "subtree"}
+	}
+	rules.add(deny("ga::wd"), policytest.Rule{Effect: "allow", Principal: "ag::wd::i::1", Action: "send", Address: "br::x::*", Grammar: "strict"})
+	becomes("ga::wd", policytest.Denied)
+	becomes("br::x::1", "")
+
+	database.Kill()
+	g.awaitReady(t, false, atOnce)
+	begun := time.Now()
+	if _, err := rules.book.Add(context.Background(), storeRule(deny("gu::wd"))); err == nil {
+		t.Error("a rule was added without a database")
+	}
+	within(t, atOnce, begun, "the refusal of a rule")
+	for range 3 {
+		sender.beats(1)
+		for to, want := range map[string]string{"ga::wd": policytest.Denied, "br::x::1": "", "gu::wd": "", "sv::x::1": policytest.Denied} {
+			if got := outcome(to); got != want {
+				t.Errorf("without the database, to %s: %q, want %q", to, got, want)
+			}
+		}
+	}
+
+	database.Start()
+	g.awaitReady(t, true, recovery)
+	if got := outcome("gu::wd"); got != "" {
+		t.Errorf("the rule whose addition failed is in force: %q", got)
+	}
+	if !eventually(patience, func() bool {
+		_, err := rules.book.Add(context.Background(), storeRule(deny("gu::wd")))
+		return err == nil
+	}) {
+		t.Fatal("no rule can be added")
+	}
+	becomes("gu::wd", policytest.Denied)
 }
