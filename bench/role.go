@@ -149,6 +149,7 @@ func openServices(ctx context.Context, cfg *config.Config, o *gateway.Options) (
 		return closers, err
 	}
 	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
+	o.Workspaces, o.AutoCreate = positions, true
 	closers = append(closers, driver.Close)
 	if cfg.Redis.URL != "" {
 		o.Boot = router.NewBoot()
@@ -179,6 +180,7 @@ func openEmbedded(ctx context.Context, cfg *config.Config, o *gateway.Options) (
 		return closers, err
 	}
 	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
+	o.Workspaces, o.AutoCreate = positions, true
 	return append(closers, driver.Close), nil
 }
 

@@ -102,7 +102,7 @@ func (s *site) open(ctx context.Context) (err error) {
 	s.commands = map[string]launch{
 		nameRabbitMQ: {serve, append([]string{
 			"AETHER_RABBITMQ_STREAM_URL=" + s.services.broker.URL(), "AETHER_POSTGRES_URL=" + s.services.database.URL(),
-			"AETHER_POSTGRES_MIGRATE=true", "AETHER_STREAMS_SEGMENT_BYTES=100MiB", "AETHER_OPS_ADDR=127.0.0.1:0",
+			"AETHER_POSTGRES_MIGRATE=true", "AETHER_WORKSPACES_AUTO_CREATE=true", "AETHER_STREAMS_SEGMENT_BYTES=100MiB", "AETHER_OPS_ADDR=127.0.0.1:0",
 			"AETHER_REDIS_URL=" + s.services.redis.URL(), instance("a"),
 		}, common...), []process{broker}},
 		nameEmbedded: {dev, append([]string{"AETHER_DATA_DIR=" + filepath.Join(s.dir, "dev")}, common...), nil},

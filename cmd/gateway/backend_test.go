@@ -13,7 +13,7 @@ func TestServeWithAnotherPlacement(t *testing.T) {
 	key, db, mq := keyFile(t, "k.hs256"), testservices.Postgres(t), testservices.NewBroker(t)
 	environ := []string{
 		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=off", "AETHER_POSTGRES_URL=" + db.URL(),
-		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key,
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_WORKSPACES_AUTO_CREATE=true",
 		`AETHER_STREAMS_PLACEMENT=[{prefix: metric}, {address: "ag::w::i::s"}]`,
 	}
 	g := launch(t, environ, "serve", "--migrate")

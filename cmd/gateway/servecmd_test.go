@@ -15,7 +15,7 @@ func TestServe(t *testing.T) {
 	key, db, mq := keyFile(t, "k.hs256"), testservices.NewPostgres(t), testservices.RabbitMQ(t)
 	environ := []string{
 		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=127.0.0.1:0", "AETHER_POSTGRES_URL=" + db.URL(),
-		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2",
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2", "AETHER_WORKSPACES_AUTO_CREATE=true",
 	}
 
 	// An empty database is refused with what to do, and that does it.
@@ -142,7 +142,7 @@ func TestServeTwo(t *testing.T) {
 	key, db, mq, mem := keyFile(t, "k.hs256"), testservices.Postgres(t), testservices.RabbitMQ(t), testservices.Redis(t)
 	alone := []string{
 		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=127.0.0.1:0", "AETHER_POSTGRES_URL=" + db.URL(),
-		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2",
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2", "AETHER_WORKSPACES_AUTO_CREATE=true",
 	}
 	environ := append(alone[:len(alone):len(alone)], "AETHER_REDIS_URL="+mem.URL())
 	a := launch(t, append(environ, "AETHER_INSTANCE_ID=a"), "serve", "--migrate")

@@ -19,7 +19,7 @@ func TestServeWaitsForAllDependencies(t *testing.T) {
 	http, ops := fmt.Sprintf("127.0.0.1:%d", testservices.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testservices.FreePort(t))
 	environ := []string{
 		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=" + http, "AETHER_OPS_ADDR=" + ops, "AETHER_POSTGRES_URL=" + db.URL(),
-		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_REDIS_URL=" + mem.URL(), "AETHER_JWT_KEY_FILE=" + key,
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_REDIS_URL=" + mem.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_WORKSPACES_AUTO_CREATE=true",
 	}
 	db.Kill()
 	mq.Kill()
@@ -74,7 +74,7 @@ func TestServeIsRefusedByADependency(t *testing.T) {
 	key, db, mq, mem := keyFile(t, "k.hs256"), testservices.Postgres(t), testservices.RabbitMQ(t), testservices.Redis(t)
 	environ := []string{
 		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=off", "AETHER_POSTGRES_URL=" + db.URL(),
-		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_REDIS_URL=" + mem.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_STREAMS_PARTITIONS=2",
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_REDIS_URL=" + mem.URL(), "AETHER_JWT_KEY_FILE=" + key, "AETHER_WORKSPACES_AUTO_CREATE=true", "AETHER_STREAMS_PARTITIONS=2",
 	}
 	client := goredis.NewClient(&goredis.Options{Addr: mem.Addr()})
 	defer client.Close()

@@ -138,8 +138,8 @@ var table = []Key{
 	},
 	{
 		Name: "workspaces.auto_create", Type: TypeBool, Default: "false", DevDefault: "true",
-		Later: "every workspace exists that a credential names",
-		Doc:   "Whether a workspace exists as soon as somebody names it.",
+		Doc: "Whether a workspace exists as soon as somebody names it. If not, an operator creates it with `gateway workspace create`, " +
+			"and who connects into it or sends to it before is refused.",
 		field: func(c *Config) any { return &c.Workspaces.AutoCreate },
 	},
 

@@ -39,6 +39,9 @@ type Inbox struct {
 	// Expired, if set, is called for each message that came too late, with the
 	// mailbox's lock held.
 	Expired func(v *envelope.View)
+	// Void, if set, reports messages that are nothing for the reader any more.
+	// They count as done. The mailbox's lock is held.
+	Void func(*envelope.View) bool
 	// Repeats is the position up to which an earlier session was handed
 	// messages and did not finish them all: what comes up to there is flagged
 	// as a repeat. [NoPosition] for none.
@@ -201,7 +204,7 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 	if in.Skip != nil && in.Skip(v.Topic, position) {
 		return true
 	}
-	if in.expired(v) {
+	if in.over(v) {
 		return true
 	}
 	attempts := uint8(0)
@@ -257,6 +260,12 @@ func (in *Inbox) NeverStored(id, seen uint64) bool {
 	return true
 }
 
+// over reports whether a message is not to be delivered any more: it counts as
+// done.
+func (in *Inbox) over(v *envelope.View) bool {
+	return in.expired(v) || in.Void != nil && in.Void(v)
+}
+
 func (in *Inbox) expired(v *envelope.View) bool {
 	if v.ExpiresAtMS == 0 || in.Now == nil || !v.Expired(in.Now()) {
 		return false
@@ -287,7 +296,7 @@ func (in *Inbox) Live(v *envelope.View, raw []byte, fence, seen uint64) bool {
 }
 
 func (in *Inbox) live(v *envelope.View) bool {
-	if in.expired(v) {
+	if in.over(v) {
 		in.expect(v.Seq, 0)
 		return true
 	}
@@ -357,7 +366,7 @@ func (in *Inbox) Redeliver(id uint64, v *envelope.View, position uint64, attempt
 	if m.closed || id < m.ledger.first || m.ledger.at(id).flags&recordDone != 0 {
 		return true
 	}
-	if !in.expired(v) {
+	if !in.over(v) {
 		if _, ok := m.queue(in, v, int64(position), attempts); !ok {
 			return false
 		}
@@ -375,7 +384,7 @@ func (in *Inbox) Return(v *envelope.View, position uint64, attempts uint8) bool 
 	if m.closed {
 		return false
 	}
-	if in.expired(v) {
+	if in.over(v) {
 		if in.Done != nil {
 			in.Done(position)
 		}

@@ -44,6 +44,7 @@ const (
 	fieldExpiresAt = 105
 	fieldKind      = 106
 	fieldDrawn     = 107
+	fieldEra       = 108
 )
 
 // ErrMalformed says that bytes are no envelope.
@@ -61,6 +62,8 @@ type Envelope struct {
 	MessageID   string
 	Subject     string
 	Topic       string
+	// Era is that of the workspace whose mail it is.
+	Era uint32
 	// Origin and Seq recognise a stored copy (delivery rule P3).
 	Origin, Seq uint64
 	// ExpiresAtMS is 0 for never.
@@ -97,6 +100,7 @@ func (e *Envelope) Append(dst []byte) []byte {
 	if e.Drawn {
 		dst = appendVarint(dst, fieldDrawn, 1)
 	}
+	dst = appendVarint(dst, fieldEra, uint64(e.Era))
 	return dst
 }
 
@@ -107,6 +111,7 @@ type View struct {
 
 	Type        int32
 	TimestampMS int64
+	Era         uint32
 	Origin, Seq uint64
 	ExpiresAtMS int64
 	Kind        Kind
@@ -207,6 +212,8 @@ func (v *View) setVarint(field uint32, val uint64) {
 		v.Kind = Kind(val)
 	case fieldDrawn:
 		v.Drawn = val != 0
+	case fieldEra:
+		v.Era = uint32(val)
 	}
 }
 

@@ -37,6 +37,10 @@ type Options struct {
 	// Members keeps who is a member of which workspace; nil keeps it in memory
 	// only.
 	Members store.Members
+	// Workspaces keeps which workspaces there are; nil: all exist. AutoCreate
+	// lets one exist as soon as it is named.
+	Workspaces store.Workspaces
+	AutoCreate bool
 	// Feed says when copies of what the store keeps are to be refreshed; nil:
 	// they are once a second.
 	Feed store.Feed
@@ -128,6 +132,7 @@ func New(o Options) *Gateway {
 	}
 	g.Router = router.New(router.Options{
 		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Feed: o.Feed, Rules: o.Rules, MaxRules: o.MaxRules, Logger: o.Logger,
+		Workspaces: o.Workspaces, AutoCreate: o.AutoCreate,
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 		Retention: o.Retention,

@@ -136,6 +136,7 @@ func (r *Router) resend(ctx context.Context, m *aetherv1.MessageEnvelope) error 
 	e := envelope.Envelope{
 		Source: m.GetSource(), Payload: m.GetPayload(), Type: int32(m.GetMessageType()), Metadata: m.GetMetadata(),
 		Workspace: m.GetWorkspace(), Subject: m.GetSubject(), Topic: m.GetTopic(), Origin: r.origin, TimestampMS: r.nowMS(),
+		Era: m.GetWorkspaceEra(),
 	}
 	if e.Metadata == nil {
 		e.Metadata = map[string]string{}

@@ -17,6 +17,10 @@ import (
 type Members struct {
 	now   func() time.Time
 	store store.Members // nil: what this process has seen is all there is
+	// spaces says which workspaces exist: nobody is in one that does not.
+	spaces *Spaces
+	// lost is called when a user has been ruled out.
+	lost func(user, workspace string)
 
 	mu     sync.RWMutex
 	users  map[string]map[string]store.Membership // by user and workspace
@@ -25,8 +29,10 @@ type Members struct {
 
 var _ acl.Members = (*Members)(nil)
 
-func newMembers(now func() time.Time, s store.Members) *Members {
-	return &Members{now: now, store: s, users: map[string]map[string]store.Membership{}}
+func newMembers(now func() time.Time, s store.Members, spaces *Spaces) *Members {
+	return &Members{
+		now: now, store: s, spaces: spaces, lost: func(string, string) {}, users: map[string]map[string]store.Membership{},
+	}
 }
 
 // Learn records the membership of a verified token, durably if there is a
@@ -84,12 +90,19 @@ func (m *Members) refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		var out []store.Membership
 		m.mu.Lock()
 		for _, c := range changes {
+			if c.Ruling == store.RuledOut && m.users[c.User][c.Workspace].Ruling != store.RuledOut {
+				out = append(out, c)
+			}
 			m.set(c)
 		}
 		m.cursor = next
 		m.mu.Unlock()
+		for _, c := range out {
+			m.lost(c.User, c.Workspace)
+		}
 		if len(changes) < changesAtOnce {
 			return nil
 		}
@@ -101,7 +114,25 @@ func (m *Members) InWorkspace(user, workspace string) bool {
 	m.mu.RLock()
 	known, ok := m.users[user][workspace]
 	m.mu.RUnlock()
-	return ok && known.Member(m.now())
+	if !ok || !known.Member(m.now()) {
+		return false
+	}
+	_, exists := m.spaces.Check(workspace)
+	return exists
+}
+
+// Out reports whether an operator has ruled that a user is not in a workspace.
+func (m *Members) Out(user, workspace string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.users[user][workspace].Ruling == store.RuledOut
+}
+
+// out is Out for a name that lies in a message.
+func (m *Members) out(user string, workspace []byte) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.users[user][string(workspace)].Ruling == store.RuledOut
 }
 
 // InAny implements [acl.Members].
@@ -110,7 +141,10 @@ func (m *Members) InAny(user string, set acl.WorkspaceSet) bool {
 	defer m.mu.RUnlock()
 	now := m.now()
 	for ws, known := range m.users[user] {
-		if set.Covers(ws) && known.Member(now) {
+		if !set.Covers(ws) || !known.Member(now) {
+			continue
+		}
+		if _, exists := m.spaces.Check(ws); exists {
 			return true
 		}
 	}

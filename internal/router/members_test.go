@@ -35,7 +35,8 @@ func TestMembers(t *testing.T) {
 	s := openStore(t)
 	now := time.UnixMilli(1_000_000_000_000)
 	clock := func() time.Time { return now }
-	here, there := newMembers(clock, s), newMembers(clock, s)
+	spaces := newSpaces(nil, true)
+	here, there := newMembers(clock, s, spaces), newMembers(clock, s, spaces)
 
 	if here.InWorkspace("u", "w") || here.InAny("u", acl.All()) {
 		t.Fatal("a user is a member of what nobody said")

@@ -99,6 +99,7 @@ func (g *group) lose(first int64) { g.advance(first - 1) }
 func (r *Router) lookAfterStore(ctx context.Context) {
 	for n := 1; wait(ctx, upkeepInterval); n++ {
 		r.keepUp(ctx)
+		r.purge(ctx)
 		r.recheckNotes(ctx)
 		if n%int(touchInterval/upkeepInterval) == 0 {
 			r.touch(ctx)
@@ -208,9 +209,13 @@ func (r *Router) expire(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, upkeepInterval)
 	defer cancel()
 	var total int64
-	for _, remove := range []func(context.Context, time.Time) (int64, error){
+	removals := []func(context.Context, time.Time) (int64, error){
 		r.positions.ExpireNotes, r.positions.ExpireMarks, r.positions.ExpirePositions,
-	} {
+	}
+	if r.spaces.store != nil {
+		removals = append(removals, r.spaces.store.ExpireWorkspaces)
+	}
+	for _, remove := range removals {
 		n, err := remove(bounded, before)
 		total += n
 		if err != nil {
@@ -219,6 +224,6 @@ func (r *Router) expire(ctx context.Context) {
 		}
 	}
 	if total > 0 {
-		r.log.Info("notes, marks and positions were removed that are older than the log", "rows", total, "before", before)
+		r.log.Info("what the store kept was removed that is older than the log", "rows", total, "before", before)
 	}
 }

@@ -56,6 +56,10 @@ type Options struct {
 	// Members keeps which users are in which workspaces. Nil: what this
 	// process learns is all there is.
 	Members store.Members
+	// Workspaces keeps which workspaces there are. Nil: all exist.
+	Workspaces store.Workspaces
+	// AutoCreate lets a workspace exist as soon as it is named.
+	AutoCreate bool
 	// Feed says when the store's copies here are to be refreshed; nil: they are
 	// once a second.
 	Feed store.Feed
@@ -100,6 +104,7 @@ type Router struct {
 	fencing        fencing
 	claimer        *claimer // nil if no other gateway can be
 	members        *Members
+	spaces         *Spaces
 	copies         []*mirror.Copy // of what the store keeps
 	rules          *policy.Book
 	stats          Stats
@@ -118,6 +123,7 @@ type Router struct {
 
 	mu      sync.Mutex
 	closed  bool
+	onLoss  func(Loss)
 	subs    map[*Subscription]struct{}
 	unready int
 	ready   chan struct{}
@@ -140,7 +146,7 @@ func New(o Options) *Router {
 	r := &Router{
 		driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
 		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
-		unready: o.Placement.Count() + 3, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
+		unready: o.Placement.Count() + 1, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
 		scanning: make(chan struct{}, maxScans),
 	}
 	if r.log == nil {
@@ -166,7 +172,10 @@ func New(o Options) *Router {
 	r.noteTimeout, r.noteLimit = noteTimes(o.PublishTimeout)
 	r.linger = readerLinger
 	r.cleanWindow, r.retention = cleanWindow(o.PublishTimeout), o.Retention
-	r.members = newMembers(r.now, o.Members)
+	r.spaces = newSpaces(o.Workspaces, o.AutoCreate)
+	r.spaces.revived, r.spaces.lost = r.forgetWorkspace, func(name string) { r.loss(Loss{Workspace: name}) }
+	r.members = newMembers(r.now, o.Members, r.spaces)
+	r.members.lost = func(user, name string) { r.loss(Loss{User: user, Workspace: name}) }
 	r.rules = policy.NewBook(o.Rules, o.MaxRules)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if o.Boot == 0 {
@@ -235,13 +244,16 @@ func (r *Router) nowMS() int64 { return r.now().UnixMilli() }
 // Members returns who is known to be in which workspace.
 func (r *Router) Members() *Members { return r.members }
 
+// Spaces returns which workspaces are known to exist.
+func (r *Router) Spaces() *Spaces { return r.spaces }
+
 // MaxPayload returns the largest payload in bytes.
 func (r *Router) MaxPayload() int { return r.maxPayload }
 
 // Stats returns the router's counters.
 func (r *Router) Stats() *Stats { return &r.stats }
 
-// partReady is called once by each partition, when the members and the rules
+// partReady is called once by each partition, when the copies of the store
 // are known, and when the placement has been compared.
 func (r *Router) partReady() {
 	r.mu.Lock()
@@ -272,11 +284,14 @@ func (r *Router) commitAll(ctx context.Context) {
 }
 
 // keepCopies begins to keep the router's copies of the store up to date. It is
-// ready when all are known.
+// ready when all are known. The placement has yet to be compared.
 func (r *Router) keepCopies(o Options) {
 	keep := func(name string, refresh func(context.Context) error, subjects ...store.Subject) {
 		c := mirror.Keep(mirror.Options{Name: name, Feed: o.Feed, Subjects: subjects, Refresh: refresh, Logger: r.log})
 		r.copies = append(r.copies, c)
+		r.mu.Lock()
+		r.unready++
+		r.mu.Unlock()
 		r.spawn(func(ctx context.Context) {
 			select {
 			case <-c.Known():
@@ -287,6 +302,7 @@ func (r *Router) keepCopies(o Options) {
 	}
 	keep("members", r.members.refresh, store.SubjectMembers)
 	keep("rules", r.refreshRules(), store.SubjectRules)
+	keep("workspaces", r.spaces.refresh, store.SubjectWorkspaces)
 }
 
 // run looks after the partitions.

@@ -65,6 +65,11 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 	if err := s.check(msg, to, &e); err != nil {
 		return err
 	}
+	era, name, exists := s.r.spaces.stamp(to, e.Workspace)
+	if !exists {
+		return wireerr.New(wireerr.NotFound, "%s", NoWorkspace(name))
+	}
+	e.Era = era
 	return s.publish(msg.GetRequestId(), &e)
 }
 

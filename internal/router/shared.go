@@ -9,6 +9,7 @@ import (
 // on. Guarded by the partition's lock.
 type topic struct {
 	name    string
+	void    func(*envelope.View) bool // nil: nothing is; see [Router.voidAt]
 	members []*listener
 	frame   []byte // scratch
 }
@@ -30,6 +31,9 @@ func (t *topic) deliver(v *envelope.View, position uint64, r *Router) {
 		r.stats.Expired.Add(1)
 		return
 	}
+	if t.void != nil && t.void(v) {
+		return
+	}
 	t.frame = v.AppendFrame(t.frame[:0], envelope.Delivery{Position: position, Known: true})
 	for _, m := range t.members {
 		if !m.echo && string(v.Source) == m.source {
@@ -48,7 +52,7 @@ func (p *partition) listen(name string, l *listener) {
 	defer p.mu.Unlock()
 	t := p.targets[name]
 	if t == nil {
-		t = &target{topic: &topic{name: name}}
+		t = &target{topic: &topic{name: name, void: p.r.voidAt(name)}}
 		p.targets[name] = t
 	}
 	t.topic.members = append(t.topic.members, l)

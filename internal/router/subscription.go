@@ -125,6 +125,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 		s.worker = &member{Inbox: box.NewInbox(reads.Identity, reads.Workers, 0, false)}
 		s.worker.Owner, s.worker.Worker = s.worker, true
 		s.worker.Now, s.worker.Expired = r.nowMS, p.expired
+		s.worker.Void = r.voidAt(reads.Workers)
 		p.work(reads.Workers, s.worker)
 	}
 	r.register(s)
@@ -151,6 +152,7 @@ func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
 	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, origin: o}
 	in.Owner = in
 	in.Now, in.Expired = s.r.nowMS, p.expired
+	in.Void = s.r.voidAt(topic)
 	earlier := s.r.repeats.get(key)
 	in.Repeats, in.RepeatsSeq = earlier.position, earlier.seq
 	in.target = target{inbox: in}

@@ -152,6 +152,9 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	default:
 		return nil, status.Error(codes.Unavailable, "the gateway is starting; connect again in a moment")
 	}
+	if err := m.enter(ctx, &principal, credential); err != nil {
+		return nil, err
+	}
 	s := &Session{
 		m: m, st: st, id: uuid.NewString(), principal: principal,
 		extended: init.GetDelivery() != nil, since: m.o.Now(), extensions: extensions,
@@ -164,6 +167,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		}
 	}
 	s.identity, s.kind, s.claim = id.String(), id.Kind, id
+	s.era, _ = m.o.Router.Spaces().Check(principal.Workspace)
 	s.life.held.Store(hold(credential, m.o.Now()))
 	ends := m.o.Router.Ends() // before the lease: what comes later is not noted
 	grant, err := m.claim(ctx, s, resume)
@@ -199,7 +203,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		s.leave(cause{})
 		return nil, err
 	}
-	if s.lost() || s.isRevoked() { // before the manager could be told
+	if s.lost() || s.isRevoked() || s.dismissed() { // before the manager could be told
 		s.leave(cause{})
 		return nil, s.why.err
 	}

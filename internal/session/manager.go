@@ -144,6 +144,7 @@ type Stats struct {
 func NewManager(o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), looking: make(chan struct{}, maxLooking), sessions: map[string]*Session{}}
+	o.Router.OnLoss(m.lose)
 	m.wg.Go(m.watch)
 	return m
 }

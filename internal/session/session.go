@@ -32,6 +32,7 @@ type Session struct {
 	kind      acl.Kind
 	principal acl.Principal
 	lease     presence.Lease
+	era       uint32 // of the principal's workspace
 	assigned  string // the bare id of a non-unique task
 	resumed   bool
 	extended  bool // knows the extension: gets heartbeats, gaps and notices
@@ -264,7 +265,7 @@ func (s *Session) check() {
 		s.end(cause{err: status.Errorf(codes.Unavailable, "the client has read nothing for %s", s.m.o.WriteTimeout)})
 		return
 	}
-	if s.expired(now) || s.lost() {
+	if s.expired(now) || s.lost() || s.dismissed() {
 		return
 	}
 	s.watchLife()

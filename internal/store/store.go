@@ -68,6 +68,7 @@ type Store interface {
 	Revocations
 	Rules
 	Placement
+	Workspaces
 	Feed
 	Audit
 	Stored

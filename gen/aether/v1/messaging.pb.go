@@ -845,8 +845,10 @@ type MessageEnvelope struct {
 	// The gateway drew the message id, so that it never comes again. Not set in what older
 	// versions stored, whoever the id is from.
 	MessageIdDrawn bool `protobuf:"varint,107,opt,name=message_id_drawn,json=messageIdDrawn,proto3" json:"message_id_drawn,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How often the workspace of the address, else that of the message, had been created anew when it was accepted.
+	WorkspaceEra  uint32 `protobuf:"varint,108,opt,name=workspace_era,json=workspaceEra,proto3" json:"workspace_era,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MessageEnvelope) Reset() {
@@ -982,6 +984,13 @@ func (x *MessageEnvelope) GetMessageIdDrawn() bool {
 		return x.MessageIdDrawn
 	}
 	return false
+}
+
+func (x *MessageEnvelope) GetWorkspaceEra() uint32 {
+	if x != nil {
+		return x.WorkspaceEra
+	}
+	return 0
 }
 
 // Metric is the payload of a METRIC message.
@@ -1536,7 +1545,7 @@ const file_aether_v1_messaging_proto_rawDesc = "" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_position\"\xe4\x05\n" +
+	"\t_position\"\x89\x06\n" +
 	"\x0fMessageEnvelope\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x129\n" +
@@ -1554,7 +1563,8 @@ const file_aether_v1_messaging_proto_rawDesc = "" +
 	"origin_seq\x18h \x01(\x04R\toriginSeq\x12\"\n" +
 	"\rexpires_at_ms\x18i \x01(\x03R\vexpiresAtMs\x123\n" +
 	"\x04kind\x18j \x01(\x0e2\x1f.aether.v1.MessageEnvelope.KindR\x04kind\x12(\n" +
-	"\x10message_id_drawn\x18k \x01(\bR\x0emessageIdDrawn\x1a;\n" +
+	"\x10message_id_drawn\x18k \x01(\bR\x0emessageIdDrawn\x12#\n" +
+	"\rworkspace_era\x18l \x01(\rR\fworkspaceEra\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +

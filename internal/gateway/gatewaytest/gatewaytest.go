@@ -67,12 +67,19 @@ func WithRedis(tb testing.TB, url string, change func(*redis.Options)) Option {
 // embedded log and store. They end with the test, after its gateways.
 func Shared(tb testing.TB) Option {
 	tb.Helper()
+	return SharedAt(tb, time.Now)
+}
+
+// SharedAt is Shared with a clock for the store.
+func SharedAt(tb testing.TB, now func() time.Time) Option {
+	tb.Helper()
 	var shared gateway.Options
-	tb.Cleanup(openEmbedded(tb, tb.TempDir(), &shared))
+	tb.Cleanup(openEmbedded(tb, tb.TempDir(), now, &shared))
 	return func(o *gateway.Options) {
 		o.Driver, o.Placement = shared.Driver, shared.Placement
 		o.Positions, o.Members, o.Feed, o.Rules = shared.Positions, shared.Members, shared.Feed, shared.Rules
 		o.Records = shared.Records
+		o.Workspaces = shared.Workspaces
 	}
 }
 
@@ -106,7 +113,7 @@ func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
 	check(tb, err)
 	keys, err := auth.NewKeys(key)
 	check(tb, err)
-	o := gateway.Options{Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
+	o := gateway.Options{Version: "test", AutoCreate: true, Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
 	for _, option := range options {
 		option(&o)
 	}
@@ -116,7 +123,7 @@ func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
 	}
 	closeData := func() {}
 	if o.Driver == nil {
-		closeData = openEmbedded(tb, dir, &o)
+		closeData = openEmbedded(tb, dir, time.Now, &o)
 	}
 	g := &Gateway{Gateway: gateway.New(o), Members: o.Members, tb: tb, key: key}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,12 +155,12 @@ func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
 	return g
 }
 
-func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func()) {
+func openEmbedded(tb testing.TB, dir string, now func() time.Time, o *gateway.Options) (closeData func()) {
 	tb.Helper()
 	file, err := sqlitefile.Open(filepath.Join(dir, "aether.db"))
 	check(tb, err)
 	check(tb, sqlite.Migrate(context.Background(), file))
-	positions, err := sqlite.Open(context.Background(), file, sqlite.Options{})
+	positions, err := sqlite.Open(context.Background(), file, sqlite.Options{Now: now})
 	check(tb, err)
 	if o.Placement.Partitions == 0 {
 		o.Placement.Partitions = 2
@@ -162,6 +169,7 @@ func openEmbedded(tb testing.TB, dir string, o *gateway.Options) (closeData func
 	check(tb, err)
 	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
 	o.Records = positions
+	o.Workspaces = positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()

@@ -43,10 +43,10 @@ func open(t *testing.T, url string, o postgres.Options) *postgres.Store {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Engine{New: func(t *testing.T) func() store.Store {
+	storetest.Run(t, storetest.Engine{New: func(t *testing.T, now func() time.Time) func() store.Store {
 		url := testservices.Postgres(t).URL()
 		up(t, url)
-		return func() store.Store { return open(t, url, postgres.Options{}) }
+		return func() store.Store { return open(t, url, postgres.Options{Now: now}) }
 	}})
 }
 
@@ -178,6 +178,13 @@ func everyCall(s store.Store) map[string]error {
 	_, errs["Ruled"] = s.Ruled(ctx, store.RuledOut)
 	_, _, errs["MembershipChanges"] = s.MembershipChanges(ctx, 0, 1)
 	_, errs["ExpireMemberships"] = s.ExpireMemberships(ctx, time.UnixMilli(0))
+	_, _, errs["CreateWorkspace"] = s.CreateWorkspace(ctx, fmt.Sprint("w", time.Now().UnixNano()), "o")
+	_, errs["DeleteWorkspace"] = s.DeleteWorkspace(ctx, "w")
+	_, errs["Workspaces"] = s.Workspaces(ctx)
+	_, _, errs["WorkspaceChanges"] = s.WorkspaceChanges(ctx, 0, 1)
+	_, errs["PurgeWorkspaces"] = s.PurgeWorkspaces(ctx)
+	_, errs["ExpireWorkspaces"] = s.ExpireWorkspaces(ctx, time.UnixMilli(0))
+	_, errs["MembershipsIn"] = s.MembershipsIn(ctx, "w", "", 1)
 	_, errs["SettlePlacement"] = s.SettlePlacement(ctx, "p")
 	_, errs["ReplacePlacement"] = s.ReplacePlacement(ctx, "p", "q")
 	_, _, errs["LoadStored"] = s.LoadStored(ctx, 0)
@@ -287,7 +294,7 @@ func TestExhaustedPool(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members, settings, stored, stored_upto"); err != nil {
+		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members, settings, stored, stored_upto, workspaces"); err != nil {
 			return err
 		}
 		for name, err := range everyCall(s) {

@@ -34,7 +34,7 @@ func openFile(t *testing.T, path string) *sqlitefile.File {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Engine{New: func(t *testing.T) func() store.Store {
+	storetest.Run(t, storetest.Engine{New: func(t *testing.T, now func() time.Time) func() store.Store {
 		path := t.TempDir() + "/gateway.db"
 		var file *sqlitefile.File
 		return func() store.Store {
@@ -48,7 +48,7 @@ func TestConformance(t *testing.T) {
 			if err := sqlite.Migrate(ctx, file); err != nil {
 				t.Fatal(err)
 			}
-			s, err := sqlite.Open(ctx, file, sqlite.Options{})
+			s, err := sqlite.Open(ctx, file, sqlite.Options{Now: now})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,9 @@ package storetest
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aether-gateway/gateway/internal/store"
 )
@@ -18,7 +20,8 @@ type Engine struct {
 	// returns how to open it. Open is called again after the store that it
 	// returned was closed, and fails the test if it cannot. What it opens is
 	// closed with the test, also if the suite has done so.
-	New func(t *testing.T) (open func() store.Store)
+	// now is the store's clock.
+	New func(t *testing.T, now func() time.Time) (open func() store.Store)
 }
 
 // test is one promise.
@@ -29,21 +32,26 @@ type test struct {
 
 // Run runs the suite.
 func Run(t *testing.T, e Engine) {
-	for _, test := range slices.Concat(positionTests, noteTests, markTests, memberTests, keyTests, revocationTests, ruleTests, placementTests, feedTests, auditTests, storedTests) {
+	for _, test := range slices.Concat(positionTests, noteTests, markTests, memberTests, keyTests, revocationTests, ruleTests, placementTests, feedTests, auditTests, storedTests, workspaceTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			open := e.New(t)
-			test.run(t, &bench{t: t, open: open, s: open()})
+			b := &bench{t: t}
+			b.open = e.New(t, b.now)
+			b.s = b.open()
+			test.run(t, b)
 		})
 	}
 }
 
 // bench is one database under test.
 type bench struct {
-	t    *testing.T
-	open func() store.Store
-	s    store.Store
+	t     *testing.T
+	open  func() store.Store
+	s     store.Store
+	later atomic.Int64 // by how much the store's clock is ahead, in ns
 }
+
+func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.later.Load())) }
 
 func (b *bench) commit(commits ...store.Commit) {
 	b.t.Helper()
