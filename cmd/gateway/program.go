@@ -54,6 +54,7 @@ type commands struct {
 	Tail     tailCmd     `cmd:"" help:"Watch what is stored for an address, and take nothing."`
 	Where    whereCmd    `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired or refused."`
 	Mail     mailCmd     `cmd:"" help:"See and move what waits for an identity."`
+	Rule     ruleCmd     `cmd:"" help:"Say who may do what, beyond what the kinds of principals may."`
 	Audit    auditCmd    `cmd:"" help:"See what was recorded: connections, refusals, what operators did."`
 
 	Version versionCmd `cmd:"" help:"Print the version."`

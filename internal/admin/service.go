@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/peers"
@@ -43,12 +44,14 @@ type Leases interface {
 	Release(ctx context.Context, lease presence.Lease) error
 }
 
-// Options configure a [Service]. Sessions, Router, Leases, Finder and Peers are
-// required.
+// Options configure a [Service]. Sessions, Router, Leases, Rules, Members, Finder
+// and Peers are required.
 type Options struct {
 	Sessions Sessions
 	Router   Router
 	Leases   Leases
+	Rules    Rules
+	Members  acl.Members
 	Finder   *where.Finder
 	// Name is this gateway's.
 	Name  string

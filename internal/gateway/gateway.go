@@ -147,7 +147,7 @@ func New(o Options) *Gateway {
 	})
 	g.Admin = admin.New(admin.Options{
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
-		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence,
+		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Members: g.Router.Members(),
 	})
 	g.Server = server.New(server.Options{
 		Sessions: g.Sessions, Logger: o.Logger, KeepaliveTime: o.KeepaliveTime, KeepaliveTimeout: o.KeepaliveTimeout,

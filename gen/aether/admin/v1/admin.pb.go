@@ -1362,6 +1362,631 @@ func (x *ReplayMailResponse) GetPosition() uint64 {
 	return 0
 }
 
+// Rule refines who may do what. A denial always wins.
+type Rule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// allow or deny.
+	Effect string `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"`
+	// A pattern over identities, such as us::alice::* or ag::w::*::*.
+	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	// send, observe, kv:read, kv:write, task:manage, grant:issue or status:read.
+	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
+	// A pattern over addresses.
+	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	// strict or subtree: how both patterns are read.
+	Grammar       string `protobuf:"bytes,6,opt,name=grammar,proto3" json:"grammar,omitempty"`
+	CreatedBy     string `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	Note          string `protobuf:"bytes,8,opt,name=note,proto3" json:"note,omitempty"`
+	CreatedAt     int64  `protobuf:"varint,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rule) Reset() {
+	*x = Rule{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rule) ProtoMessage() {}
+
+func (x *Rule) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rule.ProtoReflect.Descriptor instead.
+func (*Rule) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Rule) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Rule) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *Rule) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Rule) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Rule) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Rule) GetGrammar() string {
+	if x != nil {
+		return x.Grammar
+	}
+	return ""
+}
+
+func (x *Rule) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Rule) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *Rule) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+// AddRuleRequest is the rule; id, created_by and created_at are ignored.
+type AddRuleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          *Rule                  `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddRuleRequest) Reset() {
+	*x = AddRuleRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddRuleRequest) ProtoMessage() {}
+
+func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
+func (*AddRuleRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AddRuleRequest) GetRule() *Rule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+// AddRuleResponse is the rule as it is stored.
+type AddRuleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rule  *Rule                  `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// False: there was a rule that says the same, which this is.
+	Created       bool           `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	Warnings      []*RuleWarning `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddRuleResponse) Reset() {
+	*x = AddRuleResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddRuleResponse) ProtoMessage() {}
+
+func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
+func (*AddRuleResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AddRuleResponse) GetRule() *Rule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+func (x *AddRuleResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+func (x *AddRuleResponse) GetWarnings() []*RuleWarning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// RuleWarning is something about a rule that may not be what was meant.
+type RuleWarning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// meant_as_subtree, matches_nothing, opens_nothing, contradicts or covered.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The other rules that it is about, the first ten.
+	RuleIds       []int64 `protobuf:"varint,3,rep,packed,name=rule_ids,json=ruleIds,proto3" json:"rule_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleWarning) Reset() {
+	*x = RuleWarning{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleWarning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleWarning) ProtoMessage() {}
+
+func (x *RuleWarning) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleWarning.ProtoReflect.Descriptor instead.
+func (*RuleWarning) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RuleWarning) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *RuleWarning) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *RuleWarning) GetRuleIds() []int64 {
+	if x != nil {
+		return x.RuleIds
+	}
+	return nil
+}
+
+// ListRulesRequest asks for a page of the rules.
+type ListRulesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRulesRequest) Reset() {
+	*x = ListRulesRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRulesRequest) ProtoMessage() {}
+
+func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
+func (*ListRulesRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListRulesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRulesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListRulesResponse is a page of the rules.
+type ListRulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rules         []*Rule                `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRulesResponse) Reset() {
+	*x = ListRulesResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRulesResponse) ProtoMessage() {}
+
+func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
+func (*ListRulesResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListRulesResponse) GetRules() []*Rule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ListRulesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RemoveRuleRequest names a rule.
+type RemoveRuleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveRuleRequest) Reset() {
+	*x = RemoveRuleRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRuleRequest) ProtoMessage() {}
+
+func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRuleRequest.ProtoReflect.Descriptor instead.
+func (*RemoveRuleRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *RemoveRuleRequest) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// RemoveRuleResponse is the rule that was removed.
+type RemoveRuleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          *Rule                  `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveRuleResponse) Reset() {
+	*x = RemoveRuleResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRuleResponse) ProtoMessage() {}
+
+func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRuleResponse.ProtoReflect.Descriptor instead.
+func (*RemoveRuleResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RemoveRuleResponse) GetRule() *Rule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+// ExplainSendRequest is a question about a send, by somebody who need not be there.
+type ExplainSendRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as us::alice::cli.
+	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	Address  string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// The workspaces of its credential; of a user the first is where it is. They are
+	// part of the identity of agents and tasks. `*` stands for all.
+	Workspaces    []string `protobuf:"bytes,3,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainSendRequest) Reset() {
+	*x = ExplainSendRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainSendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainSendRequest) ProtoMessage() {}
+
+func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainSendRequest.ProtoReflect.Descriptor instead.
+func (*ExplainSendRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ExplainSendRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *ExplainSendRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ExplainSendRequest) GetWorkspaces() []string {
+	if x != nil {
+		return x.Workspaces
+	}
+	return nil
+}
+
+// ExplainSendResponse is the answer, as this gateway would decide now.
+type ExplainSendResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Allowed bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// Why not.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What it would be without rules.
+	AllowedWithoutRules bool   `protobuf:"varint,3,opt,name=allowed_without_rules,json=allowedWithoutRules,proto3" json:"allowed_without_rules,omitempty"`
+	ReasonWithoutRules  string `protobuf:"bytes,4,opt,name=reason_without_rules,json=reasonWithoutRules,proto3" json:"reason_without_rules,omitempty"`
+	// The rules that match, also those that others overrule.
+	Rules         []*Rule `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainSendResponse) Reset() {
+	*x = ExplainSendResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainSendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainSendResponse) ProtoMessage() {}
+
+func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainSendResponse.ProtoReflect.Descriptor instead.
+func (*ExplainSendResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ExplainSendResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *ExplainSendResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExplainSendResponse) GetAllowedWithoutRules() bool {
+	if x != nil {
+		return x.AllowedWithoutRules
+	}
+	return false
+}
+
+func (x *ExplainSendResponse) GetReasonWithoutRules() string {
+	if x != nil {
+		return x.ReasonWithoutRules
+	}
+	return ""
+}
+
+func (x *ExplainSendResponse) GetRules() []*Rule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
 // ListAuditRequest chooses records; empty fields choose all.
 type ListAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1380,7 +2005,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +2017,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +2030,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListAuditRequest) GetKind() string {
@@ -1454,7 +2079,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +2091,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +2104,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -1521,7 +2146,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +2158,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +2171,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AuditRecord) GetAtMs() int64 {
@@ -1731,7 +2356,52 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bsince_ms\x18\x03 \x01(\x03H\x00R\asinceMsB\a\n" +
 	"\x05start\"0\n" +
 	"\x12ReplayMailResponse\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\x93\x01\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\xea\x01\n" +
+	"\x04Rule\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x18\n" +
+	"\agrammar\x18\x06 \x01(\tR\agrammar\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\a \x01(\tR\tcreatedBy\x12\x12\n" +
+	"\x04note\x18\b \x01(\tR\x04note\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\t \x01(\x03R\tcreatedAt\";\n" +
+	"\x0eAddRuleRequest\x12)\n" +
+	"\x04rule\x18\x01 \x01(\v2\x15.aether.admin.v1.RuleR\x04rule\"\x90\x01\n" +
+	"\x0fAddRuleResponse\x12)\n" +
+	"\x04rule\x18\x01 \x01(\v2\x15.aether.admin.v1.RuleR\x04rule\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\x128\n" +
+	"\bwarnings\x18\x03 \x03(\v2\x1c.aether.admin.v1.RuleWarningR\bwarnings\"P\n" +
+	"\vRuleWarning\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x19\n" +
+	"\brule_ids\x18\x03 \x03(\x03R\aruleIds\"N\n" +
+	"\x10ListRulesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"h\n" +
+	"\x11ListRulesResponse\x12+\n" +
+	"\x05rules\x18\x01 \x03(\v2\x15.aether.admin.v1.RuleR\x05rules\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"#\n" +
+	"\x11RemoveRuleRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\"?\n" +
+	"\x12RemoveRuleResponse\x12)\n" +
+	"\x04rule\x18\x01 \x01(\v2\x15.aether.admin.v1.RuleR\x04rule\"j\n" +
+	"\x12ExplainSendRequest\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1e\n" +
+	"\n" +
+	"workspaces\x18\x03 \x03(\tR\n" +
+	"workspaces\"\xda\x01\n" +
+	"\x13ExplainSendResponse\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
+	"\x15allowed_without_rules\x18\x03 \x01(\bR\x13allowedWithoutRules\x120\n" +
+	"\x14reason_without_rules\x18\x04 \x01(\tR\x12reasonWithoutRules\x12+\n" +
+	"\x05rules\x18\x05 \x03(\v2\x15.aether.admin.v1.RuleR\x05rules\"\x93\x01\n" +
 	"\x10ListAuditRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x19\n" +
@@ -1753,7 +2423,7 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x03R\x05count2\x83\x06\n" +
+	" \x01(\x03R\x05count2\xd6\b\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
@@ -1764,7 +2434,12 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bPeekMail\x12 .aether.admin.v1.PeekMailRequest\x1a!.aether.admin.v1.PeekMailResponse\x12O\n" +
 	"\bSkipMail\x12 .aether.admin.v1.SkipMailRequest\x1a!.aether.admin.v1.SkipMailResponse\x12U\n" +
 	"\n" +
-	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12R\n" +
+	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12L\n" +
+	"\aAddRule\x12\x1f.aether.admin.v1.AddRuleRequest\x1a .aether.admin.v1.AddRuleResponse\x12R\n" +
+	"\tListRules\x12!.aether.admin.v1.ListRulesRequest\x1a\".aether.admin.v1.ListRulesResponse\x12U\n" +
+	"\n" +
+	"RemoveRule\x12\".aether.admin.v1.RemoveRuleRequest\x1a#.aether.admin.v1.RemoveRuleResponse\x12X\n" +
+	"\vExplainSend\x12#.aether.admin.v1.ExplainSendRequest\x1a$.aether.admin.v1.ExplainSendResponse\x12R\n" +
 	"\tListAudit\x12!.aether.admin.v1.ListAuditRequest\x1a\".aether.admin.v1.ListAuditResponseB?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
 
 var (
@@ -1779,7 +2454,7 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*ServerInfoRequest)(nil),    // 0: aether.admin.v1.ServerInfoRequest
 	(*ServerInfoResponse)(nil),   // 1: aether.admin.v1.ServerInfoResponse
@@ -1800,42 +2475,66 @@ var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*SkipMailResponse)(nil),     // 16: aether.admin.v1.SkipMailResponse
 	(*ReplayMailRequest)(nil),    // 17: aether.admin.v1.ReplayMailRequest
 	(*ReplayMailResponse)(nil),   // 18: aether.admin.v1.ReplayMailResponse
-	(*ListAuditRequest)(nil),     // 19: aether.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),    // 20: aether.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),          // 21: aether.admin.v1.AuditRecord
-	nil,                          // 22: aether.admin.v1.StoredMessage.MetadataEntry
+	(*Rule)(nil),                 // 19: aether.admin.v1.Rule
+	(*AddRuleRequest)(nil),       // 20: aether.admin.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),      // 21: aether.admin.v1.AddRuleResponse
+	(*RuleWarning)(nil),          // 22: aether.admin.v1.RuleWarning
+	(*ListRulesRequest)(nil),     // 23: aether.admin.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),    // 24: aether.admin.v1.ListRulesResponse
+	(*RemoveRuleRequest)(nil),    // 25: aether.admin.v1.RemoveRuleRequest
+	(*RemoveRuleResponse)(nil),   // 26: aether.admin.v1.RemoveRuleResponse
+	(*ExplainSendRequest)(nil),   // 27: aether.admin.v1.ExplainSendRequest
+	(*ExplainSendResponse)(nil),  // 28: aether.admin.v1.ExplainSendResponse
+	(*ListAuditRequest)(nil),     // 29: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),    // 30: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),          // 31: aether.admin.v1.AuditRecord
+	nil,                          // 32: aether.admin.v1.StoredMessage.MetadataEntry
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
 	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
 	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
-	22, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	32, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
 	12, // 4: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
 	9,  // 5: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
-	21, // 6: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
-	0,  // 7: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	3,  // 8: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
-	5,  // 9: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
-	7,  // 10: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
-	10, // 11: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
-	13, // 12: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
-	15, // 13: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
-	17, // 14: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
-	19, // 15: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	1,  // 16: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 17: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 18: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 19: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 20: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	14, // 21: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	16, // 22: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	18, // 23: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	20, // 24: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	16, // [16:25] is the sub-list for method output_type
-	7,  // [7:16] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	19, // 6: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
+	19, // 7: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	22, // 8: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
+	19, // 9: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
+	19, // 10: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	19, // 11: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
+	31, // 12: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
+	0,  // 13: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 14: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 15: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 16: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	10, // 17: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	13, // 18: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	15, // 19: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	17, // 20: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	20, // 21: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
+	23, // 22: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
+	25, // 23: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
+	27, // 24: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
+	29, // 25: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	1,  // 26: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 27: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 28: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 29: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 30: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	14, // 31: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	16, // 32: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	18, // 33: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	21, // 34: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	24, // 35: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	26, // 36: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	28, // 37: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	30, // 38: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	26, // [26:39] is the sub-list for method output_type
+	13, // [13:26] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -1858,7 +2557,7 @@ func file_aether_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

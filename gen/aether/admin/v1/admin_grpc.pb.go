@@ -34,6 +34,10 @@ const (
 	Admin_PeekMail_FullMethodName     = "/aether.admin.v1.Admin/PeekMail"
 	Admin_SkipMail_FullMethodName     = "/aether.admin.v1.Admin/SkipMail"
 	Admin_ReplayMail_FullMethodName   = "/aether.admin.v1.Admin/ReplayMail"
+	Admin_AddRule_FullMethodName      = "/aether.admin.v1.Admin/AddRule"
+	Admin_ListRules_FullMethodName    = "/aether.admin.v1.Admin/ListRules"
+	Admin_RemoveRule_FullMethodName   = "/aether.admin.v1.Admin/RemoveRule"
+	Admin_ExplainSend_FullMethodName  = "/aether.admin.v1.Admin/ExplainSend"
 	Admin_ListAudit_FullMethodName    = "/aether.admin.v1.Admin/ListAudit"
 )
 
@@ -66,6 +70,14 @@ type AdminClient interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(ctx context.Context, in *ReplayMailRequest, opts ...grpc.CallOption) (*ReplayMailResponse, error)
+	// AddRule adds a rule of who may do what; every gateway heeds it within two seconds.
+	AddRule(ctx context.Context, in *AddRuleRequest, opts ...grpc.CallOption) (*AddRuleResponse, error)
+	// ListRules lists the rules, by id.
+	ListRules(ctx context.Context, in *ListRulesRequest, opts ...grpc.CallOption) (*ListRulesResponse, error)
+	// RemoveRule removes a rule. NOT_FOUND: there is none with that id.
+	RemoveRule(ctx context.Context, in *RemoveRuleRequest, opts ...grpc.CallOption) (*RemoveRuleResponse, error)
+	// ExplainSend says why a principal may, or may not, send to an address.
+	ExplainSend(ctx context.Context, in *ExplainSendRequest, opts ...grpc.CallOption) (*ExplainSendResponse, error)
 	// ListAudit lists what was recorded, newest first.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
@@ -167,6 +179,46 @@ func (c *adminClient) ReplayMail(ctx context.Context, in *ReplayMailRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) AddRule(ctx context.Context, in *AddRuleRequest, opts ...grpc.CallOption) (*AddRuleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddRuleResponse)
+	err := c.cc.Invoke(ctx, Admin_AddRule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListRules(ctx context.Context, in *ListRulesRequest, opts ...grpc.CallOption) (*ListRulesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRulesResponse)
+	err := c.cc.Invoke(ctx, Admin_ListRules_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) RemoveRule(ctx context.Context, in *RemoveRuleRequest, opts ...grpc.CallOption) (*RemoveRuleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveRuleResponse)
+	err := c.cc.Invoke(ctx, Admin_RemoveRule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ExplainSend(ctx context.Context, in *ExplainSendRequest, opts ...grpc.CallOption) (*ExplainSendResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainSendResponse)
+	err := c.cc.Invoke(ctx, Admin_ExplainSend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAuditResponse)
@@ -206,6 +258,14 @@ type AdminServer interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error)
+	// AddRule adds a rule of who may do what; every gateway heeds it within two seconds.
+	AddRule(context.Context, *AddRuleRequest) (*AddRuleResponse, error)
+	// ListRules lists the rules, by id.
+	ListRules(context.Context, *ListRulesRequest) (*ListRulesResponse, error)
+	// RemoveRule removes a rule. NOT_FOUND: there is none with that id.
+	RemoveRule(context.Context, *RemoveRuleRequest) (*RemoveRuleResponse, error)
+	// ExplainSend says why a principal may, or may not, send to an address.
+	ExplainSend(context.Context, *ExplainSendRequest) (*ExplainSendResponse, error)
 	// ListAudit lists what was recorded, newest first.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	mustEmbedUnimplementedAdminServer()
@@ -241,6 +301,18 @@ func (UnimplementedAdminServer) SkipMail(context.Context, *SkipMailRequest) (*Sk
 }
 func (UnimplementedAdminServer) ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReplayMail not implemented")
+}
+func (UnimplementedAdminServer) AddRule(context.Context, *AddRuleRequest) (*AddRuleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddRule not implemented")
+}
+func (UnimplementedAdminServer) ListRules(context.Context, *ListRulesRequest) (*ListRulesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRules not implemented")
+}
+func (UnimplementedAdminServer) RemoveRule(context.Context, *RemoveRuleRequest) (*RemoveRuleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveRule not implemented")
+}
+func (UnimplementedAdminServer) ExplainSend(context.Context, *ExplainSendRequest) (*ExplainSendResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainSend not implemented")
 }
 func (UnimplementedAdminServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
@@ -403,6 +475,78 @@ func _Admin_ReplayMail_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_AddRule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddRuleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).AddRule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_AddRule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).AddRule(ctx, req.(*AddRuleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListRules_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListRules(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListRules_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListRules(ctx, req.(*ListRulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_RemoveRule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveRuleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RemoveRule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RemoveRule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RemoveRule(ctx, req.(*RemoveRuleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ExplainSend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainSendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ExplainSend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ExplainSend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ExplainSend(ctx, req.(*ExplainSendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAuditRequest)
 	if err := dec(in); err != nil {
@@ -455,6 +599,22 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReplayMail",
 			Handler:    _Admin_ReplayMail_Handler,
+		},
+		{
+			MethodName: "AddRule",
+			Handler:    _Admin_AddRule_Handler,
+		},
+		{
+			MethodName: "ListRules",
+			Handler:    _Admin_ListRules_Handler,
+		},
+		{
+			MethodName: "RemoveRule",
+			Handler:    _Admin_RemoveRule_Handler,
+		},
+		{
+			MethodName: "ExplainSend",
+			Handler:    _Admin_ExplainSend_Handler,
 		},
 		{
 			MethodName: "ListAudit",

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rowsOf runs an operator's command with --output json and returns its rows.
+func rowsOf(t *testing.T, dir string, args ...string) []map[string]any {
+	t.Helper()
+	out := succeed(t, nil, append(args, "--data-dir", dir, "--output", "json")...)
+	var rows []map[string]any
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatalf("%v: %v in %s", args, err, out)
+	}
+	return rows
+}
+
+// recorded waits until so many records of a kind are in the audit, which is
+// written about once a second.
+func recorded(t *testing.T, dir, kind string, want int) {
+	t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+		rows := rowsOf(t, dir, "audit", "list", "--kind", kind, "--limit", strconv.Itoa(want), "--since", "1h")
+		if len(rows) == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d records of kind %s: %v", len(rows), kind, rows)
+		}
+	}
+}
+
+// failing runs a command that must fail with a code and say something.
+func failing(t *testing.T, want int, says string, args ...string) {
+	t.Helper()
+	code, out, stderr := command(nil, "", args...)
+	if code != want || !strings.Contains(stderr, says) || out != "" {
+		t.Errorf("%v: exit %d, want %d; %q should say %q; printed %q", args, code, want, stderr, says, out)
+	}
+}
+
+// TestOperatorCommands is an operator at a terminal beside dev: the commands
+// find the gateway and the credential by themselves.
+func TestOperatorCommands(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := launchDev(t, dir)
+	g.stderr.wait(t, "Try, each in a terminal")
+	in := []string{"--data-dir", dir}
+	if rows := rowsOf(t, dir, "sessions", "list"); len(rows) != 0 {
+		t.Errorf("nobody is there: %v", rows)
+	}
+	agent := begin(t, nil, "connect", "--data-dir", dir, "--as", "ag::demo::echo::1")
+	agent.stderr.wait(t, "connected as ag::demo::echo::1")
+	rows := rowsOf(t, dir, "sessions", "list")
+	if len(rows) != 1 {
+		t.Fatalf("sessions: %v", rows)
+	}
+	for _, field := range []string{"session_id", "identity", "kind", "workspace", "gateway", "connected_at"} {
+		if v := rows[0][field]; v == nil || v == "" || v == 0.0 {
+			t.Errorf("a session has no %s: %v", field, rows[0])
+		}
+	}
+	if out := succeed(t, nil, "sessions", "list", "--data-dir", dir); !strings.Contains(out, "IDENTITY") || !strings.Contains(out, "ag::demo::echo::1") {
+		t.Errorf("as a table: %s", out)
+	}
+	id := fmt.Sprint(rows[0]["session_id"])
+	if rows := rowsOf(t, dir, "sessions", "kick", id, "--reason", "for the test"); len(rows) != 1 || rows[0]["identity"] != "ag::demo::echo::1" {
+		t.Errorf("kicked: %v", rows)
+	}
+	if code := <-agent.exit; code != 1 {
+		t.Errorf("who was kicked ended with exit %d", code)
+	}
+	agent.stderr.wait(t, "an operator has ended the session: for the test")
+	failing(t, 1, "no session has the id or the identity", "sessions", "kick", "ag::demo::echo::1", "--data-dir", dir)
+
+	tail := begin(t, nil, "tail", "ag::demo::echo::1", "--data-dir", dir, "--output", "json", "--count", "1")
+	tail.stderr.wait(t, "observing ag::demo::echo::1")
+	succeed(t, nil, "send", "--data-dir", dir, "--as", "us::alice::cli", "--to", "ag::demo::echo::1", "--text", "one", "--message-id", "m-1")
+	line, err := tail.stdout.ReadString('\n')
+	var seen map[string]any
+	if err != nil || json.Unmarshal([]byte(line), &seen) != nil || seen["text"] != "one" || seen["message_id"] != "m-1" || seen["source"] != "us::alice::cli" {
+		t.Errorf("the tail shows %q, %v", line, err)
+	}
+	if code := <-tail.exit; code != 0 {
+		t.Errorf("tail ended with %d\n%s", code, tail.stderr)
+	}
+
+	if rows := rowsOf(t, dir, "where", "m-1"); len(rows) != 1 || rows[0]["state"] != "stored" {
+		t.Errorf("where: %v", rows)
+	}
+	failing(t, 1, "--since", "where", "m-unknown", "--data-dir", dir)
+	rows = rowsOf(t, dir, "mail", "peek", "ag::demo::echo::1")
+	if len(rows) != 1 || rows[0]["message_id"] != "m-1" {
+		t.Fatalf("mail: %v", rows)
+	}
+	position := fmt.Sprintf("%.0f", rows[0]["position"])
+	if rows := rowsOf(t, dir, "mail", "skip", "ag::demo::echo::1"); len(rows) != 1 || rows[0]["skipped"] != 1.0 {
+		t.Errorf("skipped: %v", rows)
+	}
+	failing(t, 1, "no mail waits", "mail", "skip", "ag::demo::echo::1", "--data-dir", dir)
+	succeed(t, nil, "mail", "replay", "ag::demo::echo::1", "--from", position, "--data-dir", dir)
+	if rows := rowsOf(t, dir, "mail", "peek", "ag::demo::echo::1"); len(rows) != 1 {
+		t.Errorf("replayed: %v", rows)
+	}
+	succeed(t, nil, "mail", "purge", "ag::demo::echo::1", "--data-dir", dir)
+	if rows := rowsOf(t, dir, "mail", "peek", "ag::demo::echo::1"); len(rows) != 0 {
+		t.Errorf("purged: %v", rows)
+	}
+
+	rows = rowsOf(t, dir, "rule", "add", "deny", "--principal", "us::alice::*", "--address", "ag::demo::echo::*", "--note", "for the test")
+	if len(rows) != 1 || rows[0]["effect"] != "deny" {
+		t.Fatalf("rule: %v", rows)
+	}
+	rule := fmt.Sprintf("%.0f", rows[0]["id"])
+	failing(t, 1, "ERR_PERMISSION_DENIED", "send", "--data-dir", dir, "--as", "us::alice::cli", "--to", "ag::demo::echo::1", "--text", "two")
+	recorded(t, dir, "operator", 3)
+	recorded(t, dir, "refusal", 1)
+	if out := succeed(t, nil, "rule", "explain", "us::alice::cli", "ag::demo::echo::1", "--workspace", "demo", "--data-dir", dir); !strings.Contains(out, "refused: ") ||
+		!strings.Contains(out, "without rules allowed") || !strings.Contains(out, "for the test") {
+		t.Errorf("explained: %s", out)
+	}
+	if rows := rowsOf(t, dir, "rule", "list"); len(rows) != 1 {
+		t.Errorf("rules: %v", rows)
+	}
+	rowsOf(t, dir, "rule", "remove", rule)
+	failing(t, 1, "there is no rule "+rule, "rule", "remove", rule, "--data-dir", dir)
+	succeed(t, nil, "send", "--data-dir", dir, "--as", "us::alice::cli", "--to", "ag::demo::echo::1", "--text", "two")
+
+	// What makes no sense is refused before anything is asked.
+	for _, args := range [][]string{
+		{"sessions", "kick"},
+		{"tail", "nonsense"},
+		{"tail", "ga::w", "--count", "-1"},
+		{"mail", "peek", "nonsense"},
+		{"mail", "skip", "ag::demo::echo::1", "--count", "0"},
+		{"mail", "replay", "ag::demo::echo::1"},
+		{"mail", "replay", "ag::demo::echo::1", "--from", "1", "--since", "1h"},
+		{"where", "m", "--since", "yesterday"},
+		{"audit", "list", "--limit", "0"},
+		{"rule", "add", "perhaps", "--principal", "*", "--address", "*"},
+		{"rule", "add", "deny"},
+		{"sessions", "list", "--output", "xml"},
+		{"sessions", "list", "--addr", "http://127.0.0.1:1"},
+		{"sessions", "list", "--timeout", "soon"},
+	} {
+		failing(t, 2, "Try `", append(args, in...)...)
+	}
+}
+
+// What an operator's command says of a gateway that is not there, and of a
+// credential that is none or not an operator's, is what to do.
+func TestOperatorCommandsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	failing(t, 1, "token create --kind operator", "sessions", "list", "--data-dir", dir)
+	g := launchDev(t, dir)
+	agent := strings.TrimSpace(succeed(t, nil, "token", "create", "--data-dir", dir, "--kind", "agent", "--workspace", "w", "--impl", "i", "--spec", "s"))
+	failing(t, 1, "is not an operator's", "sessions", "list", "--addr", g.grpc, "--token", agent)
+	code, _, stderr := command([]string{"AETHER_TOKEN=x.y.z", "AETHER_ADDR=" + g.grpc}, "", "sessions", "list")
+	if code != 1 || !strings.Contains(stderr, "unset AETHER_TOKEN") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	operator := strings.TrimSpace(succeed(t, nil, "token", "create", "--data-dir", dir, "--kind", "operator"))
+	succeed(t, []string{"AETHER_TOKEN=" + operator, "AETHER_ADDR=" + g.grpc}, "sessions", "list")
+	succeed(t, nil, "sessions", "list", "--token", operator, "--addr", "127.0.0.1:1,"+g.grpc) // the first one is not there
+	g.stop(t)
+	failing(t, 1, "is a gateway running at "+g.grpc, "sessions", "list", "--token", operator, "--addr", g.grpc, "--timeout", "1s")
+}
