@@ -68,6 +68,27 @@ func TestServeWaitsForAllDependencies(t *testing.T) {
 	succeed(t, append(environ, "AETHER_ADDR="+g.grpc), "send", "--as", "us::alice::cli", "--to", "ag::w::i::s", "--text", "x")
 }
 
+// The same if they take connections and say nothing.
+func TestServeWaitsForHangingDependencies(t *testing.T) {
+	t.Parallel()
+	key, db, mq, mem := keyFile(t, "k.hs256"), testservices.NewPostgres(t), testservices.NewBroker(t), testservices.Redis(t)
+	environ := []string{
+		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_OPS_ADDR=off", "AETHER_POSTGRES_URL=" + db.URL(),
+		"AETHER_RABBITMQ_STREAM_URL=" + mq.URL(), "AETHER_REDIS_URL=" + mem.URL(), "AETHER_JWT_KEY_FILE=" + key,
+	}
+	db.Stop()
+	mq.Stop()
+	mem.Stop()
+	g := begin(t, environ, "serve", "--migrate")
+	g.stderr.wait(t, `"msg":"waiting for PostgreSQL`)
+	db.Cont()
+	g.stderr.wait(t, `"msg":"waiting for RabbitMQ`)
+	mq.Cont()
+	g.stderr.wait(t, `"msg":"waiting for Redis`)
+	mem.Cont()
+	g.await(t)
+}
+
 // What waiting does not mend ends the start at once, and is named.
 func TestServeIsRefusedByADependency(t *testing.T) {
 	t.Parallel()

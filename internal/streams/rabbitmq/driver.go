@@ -23,6 +23,10 @@ const (
 	heartbeat  = 2 * time.Second // a broker that hangs is noticed after two to three of them
 	stallLimit = 5 * time.Second // entries without any confirm for so long end their producer
 
+	// openLimit bounds one attempt of Open: there are calls of the library that
+	// would wait for ever. What an attempt has declared is there for the next.
+	openLimit = 15 * time.Second
+
 	// How long a Close waits for the library: a producer's or consumer's below
 	// the second after which package streams leaves a driver's call behind.
 	closeLimit       = 800 * time.Millisecond
@@ -95,7 +99,9 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	}
 	pause := 100 * time.Millisecond
 	for {
-		err := d.declare(ctx)
+		attempt, cancel := context.WithTimeout(ctx, openLimit)
+		err := d.declare(attempt)
+		cancel()
 		if err == nil {
 			return d, nil
 		}
