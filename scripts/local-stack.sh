@@ -186,6 +186,7 @@ start_rabbitmq() (
 	need epmd
 	home=$dir/rabbitmq
 	mkdir -p "$home/mnesia" "$home/log" "$home/config"
+	chmod 700 "$home" # its configuration holds the password
 	[ -e "$home/.erlang.cookie" ] || (umask 277 && head -c 24 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$home/.erlang.cookie")
 	cp deploy/rabbitmq/enabled_plugins "$home/enabled_plugins"
 	{

@@ -166,6 +166,13 @@ func TestPortsWithTLS(t *testing.T) {
 		t.Errorf("%s %s: %s", answer.Status, answer.Proto, body)
 	}
 
+	if out := succeed(t, nil, "health", "--http-addr", g.http, "--tls"); !strings.HasPrefix(out, "ready\n") {
+		t.Errorf("gateway health: %s", out)
+	}
+	if code, _, stderr := command(nil, "", "health", "--http-addr", g.http); code != 1 {
+		t.Errorf("gateway health without TLS: exit %d: %s", code, stderr)
+	}
+
 	cert, key = servers.Issue("two", x509.ExtKeyUsageServerAuth)
 	file("cert.pem", cert)
 	file("key.pem", key)
