@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -21,11 +22,11 @@ import (
 // adminFlags say where the gateway is and by which operator credential to talk
 // to it.
 type adminFlags struct {
-	Addr      string `placeholder:"HOST:PORT" help:"The gRPC address of any gateway of the deployment; of several with commas between them, the first that answers (default: AETHER_ADDR, AETHER_GRPC_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
-	Token     string `placeholder:"JWT" help:"A credential of kind operator (default: AETHER_TOKEN, else the data directory's)."`
-	DataDir   string `placeholder:"DIR" help:"The data directory of gateway dev (default: .aether)."`
-	Timeout   string `placeholder:"DURATION" help:"How long to wait for the gateway (default: 5s)."`
-	Plaintext bool   `help:"Send the credential unencrypted to a host that is not this one."`
+	Addr    string `placeholder:"HOST:PORT" help:"The gRPC address of any gateway of the deployment; of several with commas between them, the first that answers (default: AETHER_ADDR, AETHER_GRPC_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
+	Token   string `placeholder:"JWT" help:"A credential of kind operator (default: AETHER_TOKEN, else the data directory's)."`
+	DataDir string `placeholder:"DIR" help:"The data directory of gateway dev (default: .aether)."`
+	Timeout string `placeholder:"DURATION" help:"How long to wait for the gateway (default: 5s)."`
+	tlsFlags
 }
 
 // outputFlag chooses the form of what a command prints.
@@ -55,7 +56,11 @@ func (f *adminFlags) operate(ctx context.Context, p *program) (*operator, error)
 	if err != nil {
 		return nil, err
 	}
-	token, err := f.credential(p, t)
+	config, own, err := f.transport(p)
+	if err != nil {
+		return nil, err
+	}
+	token, err := f.credential(p, t, own)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +69,7 @@ func (f *adminFlags) operate(ctx context.Context, p *program) (*operator, error)
 	addrs := strings.Split(t.addr, ",")
 	for i := 0; ; i++ {
 		o := &operator{p: p, to: t, patience: patience}
-		err := o.dial(ctx, addrs[i%len(addrs)], token, f.Plaintext, patience/time.Duration(len(addrs)))
+		err := o.dial(ctx, addrs[i%len(addrs)], token, client.Transport(addrs[i%len(addrs)], config, f.Plaintext), patience/time.Duration(len(addrs)))
 		if err == nil {
 			return o, nil
 		}
@@ -88,14 +93,16 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// credential is the operator's token.
-func (f *adminFlags) credential(p *program, t *target) (string, error) {
+// credential is the operator's token; "" if a certificate takes its place.
+func (f *adminFlags) credential(p *program, t *target, certificate bool) (string, error) {
 	var token string
 	switch env := p.getenv("AETHER_TOKEN"); {
 	case f.Token != "":
 		token, t.token = f.Token, "--token"
 	case env != "":
 		token, t.token = env, "AETHER_TOKEN"
+	case certificate:
+		t.token = certificateFlag
 	default:
 		dir := (&keyFlags{DataDir: f.DataDir}).dataDir(p)
 		var err error
@@ -109,16 +116,21 @@ func (f *adminFlags) credential(p *program, t *target) (string, error) {
 }
 
 // dial connects to one gateway and sees whether it takes the credential.
-func (o *operator) dial(ctx context.Context, addr, token string, plaintext bool, patience time.Duration) error {
-	bearer := "Bearer " + token
+func (o *operator) dial(ctx context.Context, addr, token string, transport grpccredentials.TransportCredentials, patience time.Duration) error {
+	identified := func(ctx context.Context) context.Context {
+		if token == "" {
+			return ctx
+		}
+		return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
 	conn, err := grpc.NewClient(addr,
-		grpc.WithTransportCredentials(client.Transport(addr, nil, plaintext)), grpc.WithDisableServiceConfig(),
+		grpc.WithTransportCredentials(transport), grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("gateway-cli/"+version.Version()),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			return call(metadata.AppendToOutgoingContext(ctx, "authorization", bearer), method, req, reply, c, opts...)
+			return call(identified(ctx), method, req, reply, c, opts...)
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			return open(metadata.AppendToOutgoingContext(ctx, "authorization", bearer), desc, c, method, opts...)
+			return open(identified(ctx), desc, c, method, opts...)
 		}),
 	)
 	if err != nil {
@@ -153,7 +165,9 @@ func (o *operator) explain(err error) error {
 			todo = "the credential of " + o.to.token + " is not an operator's: " + create + " with the gateway's key makes one" + o.unset()
 		}
 	case codes.Unavailable:
-		if strings.Contains(st.Message(), "connection error:") || strings.Contains(st.Message(), "name resolver error") {
+		if strings.Contains(st.Message(), "server preface") {
+			todo = "if the gateway at " + o.to.place() + " serves TLS, name the authority of its certificate with --ca or AETHER_CA"
+		} else if strings.Contains(st.Message(), "connection error:") || strings.Contains(st.Message(), "name resolver error") {
 			todo = "is a gateway running at " + o.to.place() + "? " + o.to.howToStart() + ", or name another with --addr or AETHER_ADDR"
 		}
 	case codes.DeadlineExceeded:

@@ -23,12 +23,9 @@ type clientFlags struct {
 	Token string `placeholder:"JWT" help:"The credential (default: AETHER_TOKEN, else one is made with the data directory's key)."`
 	As    string `placeholder:"ADDRESS" help:"Who to be, by address: ag::w::i::s, tu::w::i::s, tb::w::i (a worker), us::user::window, sv::i::s, br::i::s."`
 	identityFlags
-	Window    string `placeholder:"WINDOW" help:"For --kind user: the window (default: cli)."`
-	Timeout   string `placeholder:"DURATION" help:"How long to wait for the gateway (default: 5s), and with send for all of it (default: 30s more)."`
-	CA        string `name:"ca" placeholder:"FILE" help:"The authority of the gateway's TLS certificate: PEM (default: AETHER_CA, else the system's)."`
-	Cert      string `placeholder:"FILE" help:"A client certificate, PEM, to connect with instead of a token (default: AETHER_CERT)."`
-	Key       string `placeholder:"FILE" help:"The private key of --cert (default: AETHER_KEY)."`
-	Plaintext bool   `help:"Send the credential unencrypted to a host that is not this one."`
+	Window  string `placeholder:"WINDOW" help:"For --kind user: the window (default: cli)."`
+	Timeout string `placeholder:"DURATION" help:"How long to wait for the gateway (default: 5s), and with send for all of it (default: 30s more)."`
+	tlsFlags
 	keyFlags
 }
 
@@ -56,8 +53,8 @@ func (f *clientFlags) connect(ctx context.Context, p *program, near string, o cl
 		o.Token, t.token = env, "AETHER_TOKEN"
 	}
 	o.Token = strings.TrimPrefix(o.Token, "Bearer ")
-	own, err := f.transport(p, &o)
-	if err != nil {
+	var own bool
+	if o.TLS, own, err = f.transport(p); err != nil {
 		return nil, nil, err
 	}
 	if own && o.Token == "" {

@@ -134,7 +134,7 @@ func TestPortsWithTLS(t *testing.T) {
 	file := func(name, content string) string { return write(t, filepath.Join(dir, name), content) }
 	environ := []string{
 		"AETHER_TLS_CERT_FILE=" + file("cert.pem", cert), "AETHER_TLS_KEY_FILE=" + file("key.pem", key), "AETHER_TLS_CLIENT_CA=" + file("clients.pem", clients.PEM()),
-		"AETHER_AUTH_CERTIFICATES=[{dns: u.example, kind: user, user: u, workspaces: [w]}]",
+		"AETHER_AUTH_CERTIFICATES=[{dns: u.example, kind: user, user: u, workspaces: [w]}, {dns: o.example, kind: operator}]",
 	}
 	data := t.TempDir()
 	g := launch(t, environ, "dev", "--data-dir", data, "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
@@ -155,6 +155,21 @@ func TestPortsWithTLS(t *testing.T) {
 	by = []string{"AETHER_CA=" + ca, "AETHER_CERT=" + file("v.pem", other), "AETHER_KEY=" + file("v.key", otherKey)}
 	if code, stderr := sendAs(g, "", by...); code != 1 || !strings.Contains(stderr, "auth.certificates") {
 		t.Errorf("by another certificate: exit %d: %s", code, stderr)
+	}
+	operator, operatorKey := clients.Issue("o", x509.ExtKeyUsageClientAuth)
+	for name, flags := range map[string][]string{
+		"token":       {"--data-dir", data},
+		"certificate": {"--cert", file("o.pem", operator), "--key", file("o.key", operatorKey)},
+	} {
+		if out := succeed(t, nil, append([]string{"sessions", "list", "--addr", g.grpc, "--ca", ca, "--output", "json"}, flags...)...); !strings.HasPrefix(out, "[") {
+			t.Errorf("an operator by %s: %s", name, out)
+		}
+	}
+	if code, _, stderr := command(by, "", "sessions", "list", "--addr", g.grpc); code != 1 || !strings.Contains(stderr, "not accepted as a credential") {
+		t.Errorf("no operator: exit %d: %s", code, stderr)
+	}
+	if code, _, stderr := command(nil, "", "sessions", "list", "--addr", g.grpc, "--data-dir", data, "--timeout", "2s"); code != 1 || !strings.Contains(stderr, "--ca") {
+		t.Errorf("an operator without TLS: exit %d: %s", code, stderr)
 	}
 	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: servers.Pool()}}}
 	answer, err := web.Get("https://" + g.http + "/healthz")

@@ -15,14 +15,15 @@ import (
 
 // Verifier checks credentials.
 type Verifier interface {
-	Verify(ctx context.Context, token string) (*auth.Credential, error)
+	// Shown finds the credential of a call and checks it.
+	Shown(ctx context.Context, shown auth.Shown) (*auth.Credential, error)
 }
 
 // Operator is who calls.
 type Operator struct {
 	// Name is the subject of the credential, or its id, for the audit.
 	Name string
-	// ExpiresAt is when the credential does.
+	// ExpiresAt is when the credential does; zero is never.
 	ExpiresAt time.Time
 }
 
@@ -37,23 +38,40 @@ func operatorOf(ctx context.Context) Operator {
 // Gate lets calls with an operator's credential through.
 type Gate struct {
 	Verifier Verifier
+	// Failures slows addresses whose credentials fail; nil slows none.
+	Failures *auth.Failures
 	// Refused records who was not let in; nil records nothing.
 	Refused *audit.Recorder
 }
 
-// Open returns the context for a call with these values of the `authorization`
-// metadata, or the status with which it is refused. The context ends when the
-// credential expires. Whatever is not an operator's credential beyond doubt is
-// refused.
-func (g *Gate) Open(ctx context.Context, authorization []string) (context.Context, context.CancelFunc, error) {
-	admitted, cancel, err := g.open(ctx, authorization)
-	if err != nil && g != nil {
-		st := status.Convert(err)
-		g.Refused.Record(audit.Event{
-			Kind: audit.Refusal, Actor: host(ctx), Action: "operate", Outcome: audit.Refused, Reason: st.Code().String(), Detail: st.Message(),
-		})
+// Open returns the context for a call that shows this, or the status with which
+// it is refused. The context ends when the credential expires. Whatever is not an
+// operator's credential beyond doubt is refused, and counts against the address.
+func (g *Gate) Open(ctx context.Context, shown auth.Shown) (context.Context, context.CancelFunc, error) {
+	if g == nil || g.Verifier == nil {
+		return nil, nil, status.Error(codes.PermissionDenied, "this gateway serves no operators")
 	}
-	return admitted, cancel, err
+	from := shown.Transport.Peer
+	wait, err := g.Failures.Admit(from), error(nil)
+	if wait == 0 {
+		var admitted context.Context
+		var cancel context.CancelFunc
+		if admitted, cancel, err = g.open(ctx, shown); err == nil {
+			g.Failures.Succeeded(from)
+			return admitted, cancel, nil
+		}
+		if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
+			wait, _ = g.Failures.Failed(from)
+		}
+	}
+	if wait > 0 {
+		err = auth.Slowed(wait)
+	}
+	st := status.Convert(err)
+	g.Refused.Record(audit.Event{
+		Kind: audit.Refusal, Actor: host(ctx), Action: "operate", Outcome: audit.Refused, Reason: st.Code().String(), Detail: st.Message(),
+	})
+	return nil, nil, err
 }
 
 // host is the caller's, who has proved nothing.
@@ -68,15 +86,8 @@ func host(ctx context.Context) string {
 	return p.Addr.String()
 }
 
-func (g *Gate) open(ctx context.Context, authorization []string) (context.Context, context.CancelFunc, error) {
-	if g == nil || g.Verifier == nil {
-		return nil, nil, status.Error(codes.PermissionDenied, "this gateway serves no operators")
-	}
-	presented, err := auth.FromMetadataAndInit(authorization, nil)
-	if err != nil {
-		return nil, nil, status.Error(auth.Code(err), err.Error())
-	}
-	credential, err := g.Verifier.Verify(ctx, presented.Token())
+func (g *Gate) open(ctx context.Context, shown auth.Shown) (context.Context, context.CancelFunc, error) {
+	credential, err := g.Verifier.Shown(ctx, shown)
 	if err != nil {
 		return nil, nil, status.Error(auth.Code(err), err.Error())
 	}
@@ -87,6 +98,11 @@ func (g *Gate) open(ctx context.Context, authorization []string) (context.Contex
 	if o.Name == "" {
 		o.Name = credential.ID
 	}
-	ctx, cancel := context.WithDeadline(context.WithValue(ctx, operatorKey{}, o), o.ExpiresAt)
+	ctx = context.WithValue(ctx, operatorKey{}, o)
+	if o.ExpiresAt.IsZero() { // an API key that does not expire
+		ctx, cancel := context.WithCancel(ctx)
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, o.ExpiresAt)
 	return ctx, cancel, nil
 }

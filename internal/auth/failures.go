@@ -2,9 +2,15 @@ package auth
 
 import (
 	"container/list"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // DefaultFailureRate is how many failures per second an address may have.
@@ -129,6 +135,18 @@ func (f *Failures) Succeeded(peer netip.Addr) {
 		return
 	}
 	f.remember(&failing{who: who(peer), budget: f.rate * failureBurst, looks: looksPerSecond, at: now, good: now})
+}
+
+// Slowed is what is told to a client that is to wait: RESOURCE_EXHAUSTED, with a
+// RetryInfo of up to half as much again, so that not all come at once. It does
+// not say whether the client's own credential would do.
+func Slowed(wait time.Duration) error {
+	st := status.New(codes.ResourceExhausted, "too many credentials from this address have failed; connect again later")
+	wait += rand.N(wait/2 + 1)
+	if with, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); err == nil {
+		st = with
+	}
+	return st.Err()
 }
 
 // Len is how many addresses are remembered.

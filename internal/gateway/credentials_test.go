@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
@@ -316,5 +317,40 @@ func Test35TenThousandFailedLogins(t *testing.T) {
 		if err := login(ctx, shared, good, gatewaytest.AgentInit("w", "echo", "behind")); err != nil {
 			t.Fatalf("attempt %d: %v", i, err)
 		}
+	}
+}
+
+// TestOperatorsAreSlowed: bad credentials for the operators' service count like
+// others, and a good one gets in.
+func TestOperatorsAreSlowed(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(o *gateway.Options) { o.Failures = auth.NewFailures(auth.FailuresOptions{Rate: 0.1}) })
+	operator, agent := g.Token(auth.Claims{Kind: auth.KindOperator}), g.AgentToken("w", "i")
+	c := adminv1.NewAdminClient(dialAs(t, g.Addr, insecure.NewCredentials()))
+	call := func(token string) error {
+		ctx := context.Background()
+		if token != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+		}
+		_, err := c.ServerInfo(ctx, &adminv1.ServerInfoRequest{})
+		return err
+	}
+	if err := call(operator); err != nil {
+		t.Fatal(err)
+	}
+	if err := call(""); status.Code(err) != codes.Unauthenticated {
+		t.Error(err)
+	}
+	if err := call(agent); status.Code(err) != codes.PermissionDenied {
+		t.Error(err)
+	}
+	for range 10 {
+		_ = call(operator + "x")
+	}
+	if err := call(operator + "x"); status.Code(err) != codes.ResourceExhausted || hinted(err) != nil {
+		t.Error(err)
+	}
+	if err := call(operator); err != nil {
+		t.Errorf("a good credential from a slowed address: %v", err)
 	}
 }

@@ -152,7 +152,7 @@ func New(o Options) *Gateway {
 	g.Server = server.New(server.Options{
 		Sessions: g.Sessions, Logger: o.Logger, KeepaliveTime: o.KeepaliveTime, KeepaliveTimeout: o.KeepaliveTimeout,
 		Reflection: o.Reflection, TLS: o.TLS, Admin: g.Admin,
-		Gate: &admin.Gate{Verifier: o.Verifier, Refused: g.Audit},
+		Gate: &admin.Gate{Verifier: o.Verifier, Failures: o.Failures, Refused: g.Audit},
 	})
 	return g
 }

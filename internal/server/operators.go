@@ -10,13 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/auth"
 )
 
 // Gate decides who may call the operators' service.
 type Gate interface {
-	// Open returns the context for a call with these values of the
-	// `authorization` metadata and how to end it, or the status of a refusal.
-	Open(ctx context.Context, authorization []string) (context.Context, context.CancelFunc, error)
+	// Open returns the context for a call that shows this and how to end it, or
+	// the status of a refusal.
+	Open(ctx context.Context, shown auth.Shown) (context.Context, context.CancelFunc, error)
 }
 
 // operators begins the methods that are for operators only.
@@ -27,7 +28,7 @@ func (s *Server) admit(ctx context.Context) (context.Context, context.CancelFunc
 	if s.o.Gate == nil {
 		return nil, nil, status.Error(codes.PermissionDenied, "this gateway serves no operators")
 	}
-	return s.o.Gate.Open(ctx, metadata.ValueFromIncomingContext(ctx, "authorization"))
+	return s.o.Gate.Open(ctx, auth.Shown{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization"), Transport: transportOf(ctx)})
 }
 
 // unary guards the operators' methods, and keeps a defect in one call from

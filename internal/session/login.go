@@ -27,20 +27,22 @@ func (m *Manager) login(ctx context.Context, st Stream, init *aetherv1.InitConne
 	return principal, credential, nil
 }
 
-// slowed is what a connection is told that comes from an address whose
-// credentials fail too often. It does not say whether its own would do.
+// slowed counts a connection that is told to come back later.
 func (m *Manager) slowed(wait time.Duration) error {
 	m.stats.Slowed.Add(1)
-	return hinted(codes.ResourceExhausted, wait, "too many credentials from this address have failed; connect again later")
+	return auth.Slowed(wait)
 }
 
 // glance turns an address away that does nothing but fail, before anything is
 // done for it.
 func (m *Manager) glance(st Stream) error {
-	if wait := m.o.Failures.Admit(st.Transport().Peer); wait > 0 {
-		return m.slowed(wait)
+	wait := m.o.Failures.Admit(st.Transport().Peer)
+	if wait == 0 {
+		return nil
 	}
-	return nil
+	err := m.slowed(wait)
+	m.refused(st, nil, err)
+	return err
 }
 
 // refusal is the status for a credential that was refused, which counts against
