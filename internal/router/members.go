@@ -121,14 +121,14 @@ func (m *Members) InWorkspace(user, workspace string) bool {
 	return exists
 }
 
-// Out reports whether an operator has ruled that a user is not in a workspace.
-func (m *Members) Out(user, workspace string) bool {
+// Barred implements [acl.Members].
+func (m *Members) Barred(user, workspace string) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.users[user][workspace].Ruling == store.RuledOut
 }
 
-// out is Out for a name that lies in a message.
+// out is Barred for a name that lies in a message.
 func (m *Members) out(user string, workspace []byte) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -149,13 +149,6 @@ func (m *Members) InAny(user string, set acl.WorkspaceSet) bool {
 		}
 	}
 	return false
-}
-
-// Barred implements [acl.Members].
-func (m *Members) Barred(user, workspace string) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.users[user][workspace].Ruling == store.RuledOut
 }
 
 // forget drops what has expired and was not ruled on.

@@ -53,7 +53,7 @@ func (s *Session) dismissed() bool {
 	switch {
 	case !exists || era != s.era:
 		s.putOut(codes.PermissionDenied, signalWorkspace, fmt.Sprintf("workspace %q was deleted", ws))
-	case s.kind == acl.User && r.Members().Out(s.principal.Address.UserID(), ws):
+	case s.kind == acl.User && r.Members().Barred(s.principal.Address.UserID(), ws):
 		s.putOut(codes.PermissionDenied, signalMembership, fmt.Sprintf("the user is no member of workspace %q any more", ws))
 	default:
 		return false
