@@ -78,8 +78,8 @@ type Options struct {
 	// At most one credential: a JWT, a source of JWTs, an API key, or the token
 	// that came with a task assignment. When it expires the gateway ends the
 	// session; only with a TokenSource the client then goes on, with a new one.
-	// APIKey and TaskToken are for gateways that support them; the gateway of this
-	// module does not yet and refuses them.
+	// TaskToken is for gateways that support it; the gateway of this module does
+	// not yet and refuses it.
 	Token       string
 	TokenSource TokenSource
 	APIKey      string

@@ -45,3 +45,10 @@ func (v *Verifier) verifyAPIKey(ctx context.Context, key string) (*Credential, e
 	c.KeyID = id
 	return c, nil
 }
+
+// WithAPIKeys is a Verifier like this one that also takes API keys.
+func (v *Verifier) WithAPIKeys(keys APIKeys) *Verifier {
+	also := *v
+	also.apiKeys = keys
+	return &also
+}

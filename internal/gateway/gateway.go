@@ -25,6 +25,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/session"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/trust"
 	"github.com/aether-gateway/gateway/internal/where"
 )
 
@@ -49,6 +50,9 @@ type Options struct {
 	Rules    store.Rules
 	MaxRules int
 	Verifier *auth.Verifier
+	// Credentials keeps API keys and what was revoked; nil: there are none, and
+	// nothing is.
+	Credentials trust.Store
 	// Failures slows addresses whose credentials fail; nil slows none.
 	Failures *auth.Failures
 	// TLS encrypts connections; nil serves in plain text.
@@ -105,6 +109,8 @@ type Gateway struct {
 	Admin    *admin.Service
 	Audit    *audit.Recorder // nil if nothing is recorded
 	Limits   *limits.Limiter // nil: nothing is limited
+	// Trust knows API keys and revocations; nil without [Options.Credentials].
+	Trust *trust.Credentials
 }
 
 // New starts a gateway's parts; it takes connections with [Gateway.Serve].
@@ -130,6 +136,13 @@ func New(o Options) *Gateway {
 			Store: o.Records, Gateway: o.Name, Origin: o.Boot.String(), Retention: o.AuditRetention, Logger: o.Logger,
 		})
 	}
+	var revocations session.Revocations
+	var operators admin.Verifier = o.Verifier
+	if o.Credentials != nil {
+		g.Trust = trust.Keep(trust.Options{Store: o.Credentials, Feed: o.Feed, Logger: o.Logger, Now: o.Now})
+		o.Verifier, revocations = o.Verifier.WithAPIKeys(g.Trust), g.Trust
+		operators = trust.Operators{Verifier: o.Verifier, Trust: g.Trust}
+	}
 	g.Router = router.New(router.Options{
 		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Feed: o.Feed, Rules: o.Rules, MaxRules: o.MaxRules, Logger: o.Logger,
 		Workspaces: o.Workspaces, AutoCreate: o.AutoCreate,
@@ -140,7 +153,7 @@ func New(o Options) *Gateway {
 	g.Peers = peers.New(o.Presence, o.Logger)
 	finder := where.New(g.Router, o.Presence, g.Peers, nil)
 	g.Sessions = session.NewManager(session.Options{
-		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
+		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Revocations: revocations, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder,
@@ -149,10 +162,13 @@ func New(o Options) *Gateway {
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
 		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Members: g.Router.Members(),
 	})
+	if g.Trust != nil {
+		g.Trust.OnChange(g.Sessions.Recheck)
+	}
 	g.Server = server.New(server.Options{
 		Sessions: g.Sessions, Logger: o.Logger, KeepaliveTime: o.KeepaliveTime, KeepaliveTimeout: o.KeepaliveTimeout,
 		Reflection: o.Reflection, TLS: o.TLS, Admin: g.Admin,
-		Gate: &admin.Gate{Verifier: o.Verifier, Failures: o.Failures, Refused: g.Audit},
+		Gate: &admin.Gate{Verifier: operators, Failures: o.Failures, Refused: g.Audit},
 	})
 	return g
 }
@@ -191,6 +207,13 @@ func (g *Gateway) Ready(ctx context.Context) error {
 		return g.Router.PlacementError()
 	case <-ctx.Done():
 		return router.ErrUnready
+	}
+	if g.Trust != nil {
+		select {
+		case <-g.Trust.Known():
+		case <-ctx.Done():
+			return router.ErrUnready
+		}
 	}
 	tick := time.NewTicker(presencePoll)
 	defer tick.Stop()
@@ -237,5 +260,6 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	g.Peers.Close()
 	closed := g.Sessions.Close(ctx)
 	g.Limits.Close()
+	g.Trust.Close()
 	return errors.Join(drained, closed, g.Router.Close(ctx), g.Presence.Close(ctx), g.Audit.Close(ctx))
 }

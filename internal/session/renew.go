@@ -179,6 +179,7 @@ func sameScope(a, b acl.WorkspaceSet) bool {
 func (s *Session) notRenewed(err error) {
 	s.m.stats.ReauthenticationsRefused.Add(1)
 	refusal := renewalRefusal(err)
+	s.record("reauthenticate", s.id, refusal)
 	s.m.o.Logger.Warn("a new credential was refused", "identity", s.identity, "session", s.id, "code", refusal.Code, "reason", refusal.Message)
 	s.refuse("", refusal.With("frame", renewalFrame))
 }
