@@ -97,7 +97,7 @@ func (s *site) open(ctx context.Context) (err error) {
 		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_JWT_KEY_FILE=" + key,
 		fmt.Sprintf("AETHER_STREAMS_RETENTION_MAX_BYTES=%d", retention(s.options)), "AETHER_LOG_FORMAT=json",
 		"AETHER_ADMISSION_RATE=0", // how fast sessions can come, not how fast they may
-		"AETHER_RATE_MESSAGES=0", "AETHER_RATE_BYTES=0", "AETHER_LIMITS_SESSIONS_PER_CREDENTIAL=0", "AETHER_LIMITS_SESSIONS_PER_WORKSPACE=0",
+		"AETHER_RATE_MESSAGES=0", "AETHER_RATE_BYTES=0", "AETHER_LIMITS_SESSIONS_PER_CREDENTIAL=0", "AETHER_LIMITS_SESSIONS_PER_WORKSPACE=0", "AETHER_LIMITS_STORED_BYTES_PER_WORKSPACE=0",
 	}
 	s.commands = map[string]launch{
 		nameRabbitMQ: {serve, append([]string{

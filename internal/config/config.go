@@ -71,6 +71,9 @@ type Config struct {
 	Limits struct {
 		// SessionsPerWorkspace and SessionsPerCredential are 0 for no limit.
 		SessionsPerWorkspace, SessionsPerCredential int64
+		// StoredBytesPerWorkspace and AddressesPerWorkspace are 0 for no limit.
+		StoredBytesPerWorkspace Size
+		AddressesPerWorkspace   int64
 	}
 	Admission struct {
 		Rate int64

@@ -194,6 +194,18 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Limits.SessionsPerCredential },
 	},
 	{
+		Name: "limits.stored_bytes_per_workspace", Type: TypeSize, Default: "8GiB", DevDefault: "0", Min: 0, Max: 1024 * tib,
+		Doc: "Bytes that the messages sent in a workspace may take in the log; past that its sends are refused until retention has removed some. " +
+			"Keep it well below `streams.retention.max_bytes`, so that no workspace pushes out another's mail. 0 is no limit.",
+		field: func(c *Config) any { return &c.Limits.StoredBytesPerWorkspace },
+	},
+	{
+		Name: "limits.addresses_per_workspace", Type: TypeInt, Default: "1000000", Min: 0, Max: 1_000_000_000,
+		Doc: "Addresses and sessions of a workspace of which the database keeps a note or a mark, until they expire with retention; past that, sends to addresses " +
+			"under which nobody is connected are refused. 0 is no limit.",
+		field: func(c *Config) any { return &c.Limits.AddressesPerWorkspace },
+	},
+	{
 		Name: "admission.rate", Type: TypeInt, Default: "500", Min: 0, Max: 1_000_000,
 		Doc:   "New sessions per second, and as many at once. Others are told when to come back. 0 is no limit.",
 		field: func(c *Config) any { return &c.Admission.Rate },

@@ -78,6 +78,11 @@ type Options struct {
 	RingBytes      int
 	PublishTimeout time.Duration
 	Retention      time.Duration
+	// ByteQuota and AddressQuota are what a workspace may keep; 0 is no limit.
+	// Stored keeps how many bytes it has; nil: only what comes is counted.
+	ByteQuota    int64
+	AddressQuota int
+	Stored       store.Stored
 
 	// Limits are the rates and numbers of sessions; what it needs of the
 	// gateway's parts is filled in. The zero value limits nothing.
@@ -148,7 +153,7 @@ func New(o Options) *Gateway {
 		Workspaces: o.Workspaces, AutoCreate: o.AutoCreate,
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
-		Retention: o.Retention,
+		Retention: o.Retention, ByteQuota: o.ByteQuota, AddressQuota: o.AddressQuota, Stored: o.Stored,
 	})
 	g.Peers = peers.New(o.Presence, o.Logger)
 	finder := where.New(g.Router, o.Presence, g.Peers, nil)

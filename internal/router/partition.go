@@ -11,6 +11,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/envelope"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/usage"
 )
 
 // partition is one partition of the log as this gateway sees it.
@@ -68,6 +69,8 @@ type partition struct {
 	// unknown holds what the sender was told may or may not be stored, until
 	// it is stored; as many as the writer keeps unconfirmed.
 	unknown map[uint64]struct{}
+
+	usage *usage.Partition // nil: bytes are not limited
 
 	scratch []byte
 	view    envelope.View // of the tail; the tail's goroutine only
@@ -207,6 +210,9 @@ func (p *partition) show(v *envelope.View, position int64) {
 			p.becomeReady()
 		}
 	case envelope.Message, envelope.Progress:
+		if p.usage != nil && len(v.Workspace) > 0 {
+			p.usage.Add(v.Workspace, v.TimestampMS, position, len(v.Raw()), own)
+		}
 		var found verdict
 		if repeatable(v) {
 			found = p.judgeCopy(v, position, own)

@@ -135,6 +135,9 @@ func (p *partition) rewind(ctx context.Context) error {
 		p.wild.rewind(at)
 	}
 	p.renote(uint64(at + 1))
+	if p.usage != nil {
+		p.usage.Rewind(at)
+	}
 	p.mu.Unlock()
 	p.tail.Rewind(start)
 	return nil

@@ -82,6 +82,12 @@ type Options struct {
 	// PublishTimeout is how long a send may be without an outcome; default
 	// 5 s.
 	PublishTimeout time.Duration
+	// ByteQuota is how many bytes a workspace may have in the log, AddressQuota
+	// for how many of its addresses the store keeps something; 0 is no limit.
+	ByteQuota    int64
+	AddressQuota int
+	// Stored keeps how many bytes there are; nil: only what comes is counted.
+	Stored store.Stored
 
 	lookbackTime time.Duration // for tests
 }
@@ -110,6 +116,7 @@ type Router struct {
 	stats          Stats
 	repeats        repeats
 	notes          notesWriter
+	quotas         quotas
 	// noteValid is how long a note that was stored counts, noteTimeout how long
 	// a statement may take, noteLimit how long a send waits for a note.
 	noteValid, noteTimeout, noteLimit time.Duration
@@ -187,6 +194,7 @@ func New(o Options) *Router {
 	}
 	name := "gw-" + o.Boot.String()
 	r.dead = newDeadLetters(r, o, name)
+	r.openQuotas(o)
 	for i := range o.Placement.Count() {
 		r.parts = append(r.parts, r.newPartition(i, name, o))
 	}
@@ -199,6 +207,10 @@ func New(o Options) *Router {
 	r.spawn(r.commitAll)
 	r.spawn(r.notes.run)
 	r.spawn(r.lookAfterStore)
+	r.spawn(r.countNames)
+	if r.quotas.usage != nil {
+		r.spawn(r.quotas.usage.Run)
+	}
 	if r.claimer != nil {
 		r.spawn(r.claimer.run)
 	}
@@ -210,6 +222,9 @@ func (r *Router) newPartition(id int, name string, o Options) *partition {
 	p.recent.limit = o.RingBytes
 	p.ids.limit = max(maxIDs/o.Placement.Count(), leastIDs)
 	p.reader.p = p
+	if r.quotas.usage != nil {
+		p.usage = r.quotas.usage.Partition(id)
+	}
 	p.writer = streams.NewWriter(streams.WriterOptions[pending]{
 		Driver: o.Driver, Partition: id, Name: name, Logger: r.log, Timeout: o.PublishTimeout,
 		Linger:  publishLinger,
@@ -433,5 +448,8 @@ func (r *Router) Close(ctx context.Context) error {
 		p.tail.Close()
 	}
 	r.wg.Wait()
+	if r.quotas.usage != nil {
+		errs = append(errs, r.quotas.usage.Save(ctx))
+	}
 	return errors.Join(errs...)
 }

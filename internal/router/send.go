@@ -194,6 +194,9 @@ func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelop
 	if err := s.decideMetrics(to, workspace); err != nil {
 		return err
 	}
+	if err := s.r.checkQuota(workspace); err != nil {
+		return err
+	}
 	if err := s.checkRates(e); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type memoryStore struct {
 	raised     []store.Raise
 	expired    []time.Time
 	touched    []store.Session
+	counted    map[string]int64 // notes, by workspace
 	now        func() time.Time
 }
 
@@ -253,7 +254,11 @@ func (m *memoryStore) expire(before time.Time) (int64, error) {
 	return 0, nil
 }
 
-func (m *memoryStore) CountNotes(context.Context) (map[string]int64, error) { return nil, nil }
+func (m *memoryStore) CountNotes(context.Context) (map[string]int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counted, nil
+}
 func (m *memoryStore) CountMarks(context.Context) (map[string]int64, error) { return nil, nil }
 
 func (m *memoryStore) at(address string) *store.Commit {

@@ -91,6 +91,9 @@ func (p *partition) submit(s *Sender, d *draft) *wireerr.Error {
 			return p.hold(l, d)
 		}
 	}
+	if err := p.checkNames(d.envelope.Topic, d.envelope.Workspace); err != nil {
+		return err
+	}
 	if g := p.gate(s, d); g != nil {
 		l := &line{key: lineKey{s, d.envelope.Topic}}
 		if err := p.hold(l, d); err != nil {
