@@ -8,7 +8,7 @@
 #
 # Parts: postgres redis rabbitmq migrate gateway-1 gateway-2 balancer. By the environment:
 #   STACK_DIR      the one directory for everything (.stack); remove it when the stack is down
-#   STACK_PORT     the first of its 14 ports, all of them on 127.0.0.1 (15050)
+#   STACK_PORT     the first of its 13 ports, all of them on 127.0.0.1 (15050)
 #   STACK_GATEWAY  the program to run; otherwise bin/gateway is built
 #   AETHER_...     goes to the gateways, and wins over what is set here
 set -eu
@@ -35,12 +35,12 @@ usage() {
 case $first in
 '' | *[!0-9]*) fail "STACK_PORT is not a number: $first" ;;
 esac
-[ "$first" -gt 0 ] && [ "$first" -le 65522 ] || fail "STACK_PORT must leave room for 14 ports: $first"
+[ "$first" -gt 0 ] && [ "$first" -le 65523 ] || fail "STACK_PORT must leave room for 13 ports: $first"
 port() { echo $((first + $1)); }
 grpc=$(port 0) http=$(port 1)
 grpc_1=$(port 2) http_1=$(port 3) ops_1=$(port 4)
 grpc_2=$(port 5) http_2=$(port 6) ops_2=$(port 7)
-postgres=$(port 8) redis=$(port 9) stream=$(port 10) amqp=$(port 11) distribution=$(port 12) names=$(port 13)
+postgres=$(port 8) redis=$(port 9) stream=$(port 10) distribution=$(port 11) names=$(port 12)
 
 # Processes. What up has started is in pids/: the process and when it began, by which it is known
 # even if its id were used again.
@@ -189,16 +189,15 @@ start_rabbitmq() (
 	chmod 700 "$home" # its configuration holds the password
 	[ -e "$home/.erlang.cookie" ] || (umask 277 && head -c 24 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$home/.erlang.cookie")
 	cp deploy/rabbitmq/enabled_plugins "$home/enabled_plugins"
+	# The deployment's own settings, with the ports and the disk of this machine.
 	{
-		echo "listeners.tcp.1 = 127.0.0.1:$amqp"
-		echo "stream.listeners.tcp.1 = 127.0.0.1:$stream"
-		echo "stream.advertised_host = 127.0.0.1"
-		echo "stream.advertised_port = $stream"
+		sed -e "s/^\(stream.listeners.tcp.1 =\).*/\1 127.0.0.1:$stream/" -e "s/^\(stream.advertised_host =\).*/\1 127.0.0.1/" \
+			-e "s/^\(stream.advertised_port =\).*/\1 $stream/" -e 's/^\(disk_free_limit.absolute =\).*/\1 50MB/' \
+			deploy/rabbitmq/rabbitmq.conf
 		echo "log.console = true"
 		echo "log.console.level = warning"
 		echo "log.file = false"
 		echo "vm_memory_high_watermark.absolute = 1GB"
-		echo "disk_free_limit.absolute = 50MB"
 		cat "$dir/secrets/rabbitmq_user.conf"
 	} >"$home/rabbitmq.conf"
 	: >"$home/rabbitmq-env.conf"
@@ -208,7 +207,7 @@ start_rabbitmq() (
 		ulimit -n 65536
 	fi
 	set -- env -i PATH="$PATH" LANG=C.UTF-8 HOME="$home" ERL_EPMD_PORT="$names" ERL_EPMD_ADDRESS=127.0.0.1 \
-		RABBITMQ_NODENAME="stack$first@localhost" RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$amqp" \
+		RABBITMQ_NODENAME="stack$first@localhost" \
 		RABBITMQ_DIST_PORT="$distribution" RABBITMQ_MNESIA_BASE="$home/mnesia" RABBITMQ_LOG_BASE="$home/log" \
 		RABBITMQ_PID_FILE="$home/pid" RABBITMQ_CONF_ENV_FILE="$home/rabbitmq-env.conf" RABBITMQ_CONFIG_FILE="$home/rabbitmq" \
 		RABBITMQ_ADVANCED_CONFIG_FILE="$home/advanced.config" RABBITMQ_GENERATED_CONFIG_DIR="$home/config" \

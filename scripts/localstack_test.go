@@ -24,7 +24,7 @@ type stack struct {
 	program string
 }
 
-const stackPorts = 14
+const stackPorts = 13
 
 func newStack(t *testing.T, program string) *stack {
 	t.Helper()
