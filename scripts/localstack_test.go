@@ -126,8 +126,8 @@ func (s *stack) pid(part string) int {
 func TestLocalStack(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "gateway")
-	build := exec.Command("go", "build", "-o", program, "../cmd/gateway")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.Command("go", "build", "-race", "-o", program, "../cmd/gateway") // as other tests do, so that it is there already
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
