@@ -134,6 +134,18 @@ func TestOperatorCommands(t *testing.T) {
 	failing(t, 1, "there is no rule "+rule, "rule", "remove", rule, "--data-dir", dir)
 	succeed(t, nil, "send", "--data-dir", dir, "--as", "us::alice::cli", "--to", "ag::demo::echo::1", "--text", "two")
 
+	if rows := rowsOf(t, dir, "workspace", "create", "team"); len(rows) != 1 || rows[0]["name"] != "team" {
+		t.Errorf("workspace: %v", rows)
+	}
+	if rows := rowsOf(t, dir, "workspace", "list"); len(rows) != 2 { // demo came by itself
+		t.Errorf("workspaces: %v", rows)
+	}
+	rows = rowsOf(t, dir, "workspace", "members", "team", "--add", "alice", "--add", "bob", "--remove", "mallory")
+	if len(rows) != 3 || rows[0]["member"] != true || rows[2]["ruling"] != "out" {
+		t.Errorf("members: %v", rows)
+	}
+	succeed(t, nil, "workspace", "delete", "team", "--data-dir", dir)
+
 	// What makes no sense is refused before anything is asked.
 	for _, args := range [][]string{
 		{"sessions", "kick"},

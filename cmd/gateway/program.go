@@ -50,12 +50,13 @@ type commands struct {
 	Send    sendCmd    `cmd:"" help:"Send one message."`
 	Connect connectCmd `cmd:"" help:"Be a principal: print what arrives and acknowledge it, so that it does not come again."`
 
-	Sessions sessionsCmd `cmd:"" help:"See who is connected, and end sessions."`
-	Tail     tailCmd     `cmd:"" help:"Watch what is stored for an address, and take nothing."`
-	Where    whereCmd    `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired or refused."`
-	Mail     mailCmd     `cmd:"" help:"See and move what waits for an identity."`
-	Rule     ruleCmd     `cmd:"" help:"Say who may do what, beyond what the kinds of principals may."`
-	Audit    auditCmd    `cmd:"" help:"See what was recorded: connections, refusals, what operators did."`
+	Sessions  sessionsCmd  `cmd:"" help:"See who is connected, and end sessions."`
+	Tail      tailCmd      `cmd:"" help:"Watch what is stored for an address, and take nothing."`
+	Where     whereCmd     `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired or refused."`
+	Mail      mailCmd      `cmd:"" help:"See and move what waits for an identity."`
+	Workspace workspaceCmd `cmd:"" help:"Create and delete workspaces, and say who is in them."`
+	Rule      ruleCmd      `cmd:"" help:"Say who may do what, beyond what the kinds of principals may."`
+	Audit     auditCmd     `cmd:"" help:"See what was recorded: connections, refusals, what operators did."`
 
 	Version versionCmd `cmd:"" help:"Print the version."`
 }

@@ -44,13 +44,14 @@ type Leases interface {
 	Release(ctx context.Context, lease presence.Lease) error
 }
 
-// Options configure a [Service]. Sessions, Router, Leases, Rules, Members, Finder
+// Options configure a [Service]. Sessions, Router, Leases, Rules, Spaces, Members, Finder
 // and Peers are required.
 type Options struct {
 	Sessions Sessions
 	Router   Router
 	Leases   Leases
 	Rules    Rules
+	Spaces   Spaces
 	Members  acl.Members
 	Finder   *where.Finder
 	// Name is this gateway's.

@@ -165,7 +165,7 @@ func New(o Options) *Gateway {
 	})
 	g.Admin = admin.New(admin.Options{
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
-		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Members: g.Router.Members(),
+		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Spaces: g.Router, Members: g.Router.Members(),
 	})
 	if g.Trust != nil {
 		g.Trust.OnChange(g.Sessions.Recheck)

@@ -1362,6 +1362,649 @@ func (x *ReplayMailResponse) GetPosition() uint64 {
 	return 0
 }
 
+// Workspace is one that exists.
+type Workspace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	CreatedAt     int64                  `protobuf:"varint,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedBy     string                 `protobuf:"bytes,3,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Workspace) Reset() {
+	*x = Workspace{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Workspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Workspace) ProtoMessage() {}
+
+func (x *Workspace) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
+func (*Workspace) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Workspace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Workspace) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *Workspace) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+// CreateWorkspaceRequest names a new workspace.
+type CreateWorkspaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateWorkspaceRequest) Reset() {
+	*x = CreateWorkspaceRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateWorkspaceRequest) ProtoMessage() {}
+
+func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*CreateWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CreateWorkspaceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// CreateWorkspaceResponse is the workspace.
+type CreateWorkspaceResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Workspace *Workspace             `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// False: it was there.
+	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateWorkspaceResponse) Reset() {
+	*x = CreateWorkspaceResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateWorkspaceResponse) ProtoMessage() {}
+
+func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*CreateWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CreateWorkspaceResponse) GetWorkspace() *Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *CreateWorkspaceResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+// ListWorkspacesRequest asks for a page of the workspaces.
+type ListWorkspacesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkspacesRequest) Reset() {
+	*x = ListWorkspacesRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkspacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkspacesRequest) ProtoMessage() {}
+
+func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListWorkspacesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListWorkspacesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListWorkspacesResponse is a page of the workspaces.
+type ListWorkspacesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspaces    []*Workspace           `protobuf:"bytes,1,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkspacesResponse) Reset() {
+	*x = ListWorkspacesResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkspacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkspacesResponse) ProtoMessage() {}
+
+func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListWorkspacesResponse) GetWorkspaces() []*Workspace {
+	if x != nil {
+		return x.Workspaces
+	}
+	return nil
+}
+
+func (x *ListWorkspacesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// DeleteWorkspaceRequest names a workspace.
+type DeleteWorkspaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteWorkspaceRequest) Reset() {
+	*x = DeleteWorkspaceRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWorkspaceRequest) ProtoMessage() {}
+
+func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*DeleteWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DeleteWorkspaceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteWorkspaceResponse says that it is deleted.
+type DeleteWorkspaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteWorkspaceResponse) Reset() {
+	*x = DeleteWorkspaceResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWorkspaceResponse) ProtoMessage() {}
+
+func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*DeleteWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+// Member is a user as far as one workspace is concerned.
+type Member struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Workspace string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	User      string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// Whether they are a member now.
+	Member bool `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
+	// What an operator decided: in, out, or none.
+	Ruling string `protobuf:"bytes,4,opt,name=ruling,proto3" json:"ruling,omitempty"`
+	// Until when a credential that they came with makes them a member; 0: none does.
+	Until         int64 `protobuf:"varint,5,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Member) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Member) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Member) GetMember() bool {
+	if x != nil {
+		return x.Member
+	}
+	return false
+}
+
+func (x *Member) GetRuling() string {
+	if x != nil {
+		return x.Ruling
+	}
+	return ""
+}
+
+func (x *Member) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+// ListMembersRequest names a workspace.
+type ListMembersRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Workspace string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersRequest) Reset() {
+	*x = ListMembersRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersRequest) ProtoMessage() {}
+
+func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
+func (*ListMembersRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListMembersRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListMembersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListMembersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListMembersResponse is a page of members, and of those who were or are kept out.
+type ListMembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersResponse) Reset() {
+	*x = ListMembersResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersResponse) ProtoMessage() {}
+
+func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
+func (*ListMembersResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListMembersResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *ListMembersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RuleMemberRequest says what is decided.
+type RuleMemberRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Workspace string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	User      string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// in, out, or none, which takes an earlier ruling back.
+	Ruling        string `protobuf:"bytes,3,opt,name=ruling,proto3" json:"ruling,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleMemberRequest) Reset() {
+	*x = RuleMemberRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleMemberRequest) ProtoMessage() {}
+
+func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleMemberRequest.ProtoReflect.Descriptor instead.
+func (*RuleMemberRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RuleMemberRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *RuleMemberRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *RuleMemberRequest) GetRuling() string {
+	if x != nil {
+		return x.Ruling
+	}
+	return ""
+}
+
+// RuleMemberResponse says that it is recorded.
+type RuleMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleMemberResponse) Reset() {
+	*x = RuleMemberResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleMemberResponse) ProtoMessage() {}
+
+func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleMemberResponse.ProtoReflect.Descriptor instead.
+func (*RuleMemberResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
 // Rule refines who may do what. A denial always wins.
 type Rule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1385,7 +2028,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +2040,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +2053,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Rule) GetId() int64 {
@@ -1486,7 +2129,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +2141,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +2154,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -1534,7 +2177,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +2189,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +2202,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AddRuleResponse) GetRule() *Rule {
@@ -1597,7 +2240,7 @@ type RuleWarning struct {
 
 func (x *RuleWarning) Reset() {
 	*x = RuleWarning{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +2252,7 @@ func (x *RuleWarning) String() string {
 func (*RuleWarning) ProtoMessage() {}
 
 func (x *RuleWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +2265,7 @@ func (x *RuleWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleWarning.ProtoReflect.Descriptor instead.
 func (*RuleWarning) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RuleWarning) GetCode() string {
@@ -1658,7 +2301,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +2313,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +2326,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListRulesRequest) GetPageSize() int32 {
@@ -1711,7 +2354,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +2366,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +2379,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -1763,7 +2406,7 @@ type RemoveRuleRequest struct {
 
 func (x *RemoveRuleRequest) Reset() {
 	*x = RemoveRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +2418,7 @@ func (x *RemoveRuleRequest) String() string {
 func (*RemoveRuleRequest) ProtoMessage() {}
 
 func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +2431,7 @@ func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RemoveRuleRequest) GetId() int64 {
@@ -1808,7 +2451,7 @@ type RemoveRuleResponse struct {
 
 func (x *RemoveRuleResponse) Reset() {
 	*x = RemoveRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +2463,7 @@ func (x *RemoveRuleResponse) String() string {
 func (*RemoveRuleResponse) ProtoMessage() {}
 
 func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +2476,7 @@ func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RemoveRuleResponse) GetRule() *Rule {
@@ -1858,7 +2501,7 @@ type ExplainSendRequest struct {
 
 func (x *ExplainSendRequest) Reset() {
 	*x = ExplainSendRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +2513,7 @@ func (x *ExplainSendRequest) String() string {
 func (*ExplainSendRequest) ProtoMessage() {}
 
 func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2526,7 @@ func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendRequest.ProtoReflect.Descriptor instead.
 func (*ExplainSendRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainSendRequest) GetIdentity() string {
@@ -1924,7 +2567,7 @@ type ExplainSendResponse struct {
 
 func (x *ExplainSendResponse) Reset() {
 	*x = ExplainSendResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2579,7 @@ func (x *ExplainSendResponse) String() string {
 func (*ExplainSendResponse) ProtoMessage() {}
 
 func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2592,7 @@ func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendResponse.ProtoReflect.Descriptor instead.
 func (*ExplainSendResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExplainSendResponse) GetAllowed() bool {
@@ -2005,7 +2648,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2660,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2673,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListAuditRequest) GetKind() string {
@@ -2079,7 +2722,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2734,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2747,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -2146,7 +2789,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2801,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2814,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AuditRecord) GetAtMs() int64 {
@@ -2356,7 +2999,49 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bsince_ms\x18\x03 \x01(\x03H\x00R\asinceMsB\a\n" +
 	"\x05start\"0\n" +
 	"\x12ReplayMailResponse\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\xea\x01\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"]\n" +
+	"\tWorkspace\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x02 \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x03 \x01(\tR\tcreatedBy\",\n" +
+	"\x16CreateWorkspaceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"m\n" +
+	"\x17CreateWorkspaceResponse\x128\n" +
+	"\tworkspace\x18\x01 \x01(\v2\x1a.aether.admin.v1.WorkspaceR\tworkspace\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"S\n" +
+	"\x15ListWorkspacesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"|\n" +
+	"\x16ListWorkspacesResponse\x12:\n" +
+	"\n" +
+	"workspaces\x18\x01 \x03(\v2\x1a.aether.admin.v1.WorkspaceR\n" +
+	"workspaces\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\",\n" +
+	"\x16DeleteWorkspaceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x19\n" +
+	"\x17DeleteWorkspaceResponse\"\x80\x01\n" +
+	"\x06Member\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\bR\x06member\x12\x16\n" +
+	"\x06ruling\x18\x04 \x01(\tR\x06ruling\x12\x14\n" +
+	"\x05until\x18\x05 \x01(\x03R\x05until\"n\n" +
+	"\x12ListMembersRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"p\n" +
+	"\x13ListMembersResponse\x121\n" +
+	"\amembers\x18\x01 \x03(\v2\x17.aether.admin.v1.MemberR\amembers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"]\n" +
+	"\x11RuleMemberRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
+	"\x06ruling\x18\x03 \x01(\tR\x06ruling\"\x14\n" +
+	"\x12RuleMemberResponse\"\xea\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x16\n" +
 	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x1c\n" +
@@ -2423,7 +3108,7 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x03R\x05count2\xd6\b\n" +
+	" \x01(\x03R\x05count2\xb6\f\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
@@ -2434,7 +3119,13 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bPeekMail\x12 .aether.admin.v1.PeekMailRequest\x1a!.aether.admin.v1.PeekMailResponse\x12O\n" +
 	"\bSkipMail\x12 .aether.admin.v1.SkipMailRequest\x1a!.aether.admin.v1.SkipMailResponse\x12U\n" +
 	"\n" +
-	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12L\n" +
+	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12d\n" +
+	"\x0fCreateWorkspace\x12'.aether.admin.v1.CreateWorkspaceRequest\x1a(.aether.admin.v1.CreateWorkspaceResponse\x12a\n" +
+	"\x0eListWorkspaces\x12&.aether.admin.v1.ListWorkspacesRequest\x1a'.aether.admin.v1.ListWorkspacesResponse\x12d\n" +
+	"\x0fDeleteWorkspace\x12'.aether.admin.v1.DeleteWorkspaceRequest\x1a(.aether.admin.v1.DeleteWorkspaceResponse\x12X\n" +
+	"\vListMembers\x12#.aether.admin.v1.ListMembersRequest\x1a$.aether.admin.v1.ListMembersResponse\x12U\n" +
+	"\n" +
+	"RuleMember\x12\".aether.admin.v1.RuleMemberRequest\x1a#.aether.admin.v1.RuleMemberResponse\x12L\n" +
 	"\aAddRule\x12\x1f.aether.admin.v1.AddRuleRequest\x1a .aether.admin.v1.AddRuleResponse\x12R\n" +
 	"\tListRules\x12!.aether.admin.v1.ListRulesRequest\x1a\".aether.admin.v1.ListRulesResponse\x12U\n" +
 	"\n" +
@@ -2454,87 +3145,112 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
-	(*ServerInfoRequest)(nil),    // 0: aether.admin.v1.ServerInfoRequest
-	(*ServerInfoResponse)(nil),   // 1: aether.admin.v1.ServerInfoResponse
-	(*Session)(nil),              // 2: aether.admin.v1.Session
-	(*ListSessionsRequest)(nil),  // 3: aether.admin.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil), // 4: aether.admin.v1.ListSessionsResponse
-	(*KickSessionRequest)(nil),   // 5: aether.admin.v1.KickSessionRequest
-	(*KickSessionResponse)(nil),  // 6: aether.admin.v1.KickSessionResponse
-	(*TailRequest)(nil),          // 7: aether.admin.v1.TailRequest
-	(*TailResponse)(nil),         // 8: aether.admin.v1.TailResponse
-	(*StoredMessage)(nil),        // 9: aether.admin.v1.StoredMessage
-	(*FindMessageRequest)(nil),   // 10: aether.admin.v1.FindMessageRequest
-	(*FindMessageResponse)(nil),  // 11: aether.admin.v1.FindMessageResponse
-	(*MessagePlace)(nil),         // 12: aether.admin.v1.MessagePlace
-	(*PeekMailRequest)(nil),      // 13: aether.admin.v1.PeekMailRequest
-	(*PeekMailResponse)(nil),     // 14: aether.admin.v1.PeekMailResponse
-	(*SkipMailRequest)(nil),      // 15: aether.admin.v1.SkipMailRequest
-	(*SkipMailResponse)(nil),     // 16: aether.admin.v1.SkipMailResponse
-	(*ReplayMailRequest)(nil),    // 17: aether.admin.v1.ReplayMailRequest
-	(*ReplayMailResponse)(nil),   // 18: aether.admin.v1.ReplayMailResponse
-	(*Rule)(nil),                 // 19: aether.admin.v1.Rule
-	(*AddRuleRequest)(nil),       // 20: aether.admin.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),      // 21: aether.admin.v1.AddRuleResponse
-	(*RuleWarning)(nil),          // 22: aether.admin.v1.RuleWarning
-	(*ListRulesRequest)(nil),     // 23: aether.admin.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),    // 24: aether.admin.v1.ListRulesResponse
-	(*RemoveRuleRequest)(nil),    // 25: aether.admin.v1.RemoveRuleRequest
-	(*RemoveRuleResponse)(nil),   // 26: aether.admin.v1.RemoveRuleResponse
-	(*ExplainSendRequest)(nil),   // 27: aether.admin.v1.ExplainSendRequest
-	(*ExplainSendResponse)(nil),  // 28: aether.admin.v1.ExplainSendResponse
-	(*ListAuditRequest)(nil),     // 29: aether.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),    // 30: aether.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),          // 31: aether.admin.v1.AuditRecord
-	nil,                          // 32: aether.admin.v1.StoredMessage.MetadataEntry
+	(*ServerInfoRequest)(nil),       // 0: aether.admin.v1.ServerInfoRequest
+	(*ServerInfoResponse)(nil),      // 1: aether.admin.v1.ServerInfoResponse
+	(*Session)(nil),                 // 2: aether.admin.v1.Session
+	(*ListSessionsRequest)(nil),     // 3: aether.admin.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),    // 4: aether.admin.v1.ListSessionsResponse
+	(*KickSessionRequest)(nil),      // 5: aether.admin.v1.KickSessionRequest
+	(*KickSessionResponse)(nil),     // 6: aether.admin.v1.KickSessionResponse
+	(*TailRequest)(nil),             // 7: aether.admin.v1.TailRequest
+	(*TailResponse)(nil),            // 8: aether.admin.v1.TailResponse
+	(*StoredMessage)(nil),           // 9: aether.admin.v1.StoredMessage
+	(*FindMessageRequest)(nil),      // 10: aether.admin.v1.FindMessageRequest
+	(*FindMessageResponse)(nil),     // 11: aether.admin.v1.FindMessageResponse
+	(*MessagePlace)(nil),            // 12: aether.admin.v1.MessagePlace
+	(*PeekMailRequest)(nil),         // 13: aether.admin.v1.PeekMailRequest
+	(*PeekMailResponse)(nil),        // 14: aether.admin.v1.PeekMailResponse
+	(*SkipMailRequest)(nil),         // 15: aether.admin.v1.SkipMailRequest
+	(*SkipMailResponse)(nil),        // 16: aether.admin.v1.SkipMailResponse
+	(*ReplayMailRequest)(nil),       // 17: aether.admin.v1.ReplayMailRequest
+	(*ReplayMailResponse)(nil),      // 18: aether.admin.v1.ReplayMailResponse
+	(*Workspace)(nil),               // 19: aether.admin.v1.Workspace
+	(*CreateWorkspaceRequest)(nil),  // 20: aether.admin.v1.CreateWorkspaceRequest
+	(*CreateWorkspaceResponse)(nil), // 21: aether.admin.v1.CreateWorkspaceResponse
+	(*ListWorkspacesRequest)(nil),   // 22: aether.admin.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),  // 23: aether.admin.v1.ListWorkspacesResponse
+	(*DeleteWorkspaceRequest)(nil),  // 24: aether.admin.v1.DeleteWorkspaceRequest
+	(*DeleteWorkspaceResponse)(nil), // 25: aether.admin.v1.DeleteWorkspaceResponse
+	(*Member)(nil),                  // 26: aether.admin.v1.Member
+	(*ListMembersRequest)(nil),      // 27: aether.admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),     // 28: aether.admin.v1.ListMembersResponse
+	(*RuleMemberRequest)(nil),       // 29: aether.admin.v1.RuleMemberRequest
+	(*RuleMemberResponse)(nil),      // 30: aether.admin.v1.RuleMemberResponse
+	(*Rule)(nil),                    // 31: aether.admin.v1.Rule
+	(*AddRuleRequest)(nil),          // 32: aether.admin.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),         // 33: aether.admin.v1.AddRuleResponse
+	(*RuleWarning)(nil),             // 34: aether.admin.v1.RuleWarning
+	(*ListRulesRequest)(nil),        // 35: aether.admin.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),       // 36: aether.admin.v1.ListRulesResponse
+	(*RemoveRuleRequest)(nil),       // 37: aether.admin.v1.RemoveRuleRequest
+	(*RemoveRuleResponse)(nil),      // 38: aether.admin.v1.RemoveRuleResponse
+	(*ExplainSendRequest)(nil),      // 39: aether.admin.v1.ExplainSendRequest
+	(*ExplainSendResponse)(nil),     // 40: aether.admin.v1.ExplainSendResponse
+	(*ListAuditRequest)(nil),        // 41: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),       // 42: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),             // 43: aether.admin.v1.AuditRecord
+	nil,                             // 44: aether.admin.v1.StoredMessage.MetadataEntry
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
 	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
 	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
-	32, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	44, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
 	12, // 4: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
 	9,  // 5: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
-	19, // 6: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
-	19, // 7: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	22, // 8: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
-	19, // 9: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
-	19, // 10: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	19, // 11: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
-	31, // 12: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
-	0,  // 13: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	3,  // 14: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
-	5,  // 15: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
-	7,  // 16: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
-	10, // 17: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
-	13, // 18: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
-	15, // 19: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
-	17, // 20: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
-	20, // 21: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
-	23, // 22: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
-	25, // 23: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
-	27, // 24: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
-	29, // 25: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	1,  // 26: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 27: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 28: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 29: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 30: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	14, // 31: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	16, // 32: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	18, // 33: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	21, // 34: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	24, // 35: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	26, // 36: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	28, // 37: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	30, // 38: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	26, // [26:39] is the sub-list for method output_type
-	13, // [13:26] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	19, // 6: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
+	19, // 7: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
+	26, // 8: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
+	31, // 9: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
+	31, // 10: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	34, // 11: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
+	31, // 12: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
+	31, // 13: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	31, // 14: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
+	43, // 15: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
+	0,  // 16: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 17: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 18: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 19: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	10, // 20: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	13, // 21: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	15, // 22: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	17, // 23: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	20, // 24: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
+	22, // 25: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
+	24, // 26: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
+	27, // 27: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
+	29, // 28: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
+	32, // 29: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
+	35, // 30: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
+	37, // 31: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
+	39, // 32: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
+	41, // 33: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	1,  // 34: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 35: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 36: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 37: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 38: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	14, // 39: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	16, // 40: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	18, // 41: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	21, // 42: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	23, // 43: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	25, // 44: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	28, // 45: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	30, // 46: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	33, // 47: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	36, // 48: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	38, // 49: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	40, // 50: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	42, // 51: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	34, // [34:52] is the sub-list for method output_type
+	16, // [16:34] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -2557,7 +3273,7 @@ func file_aether_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

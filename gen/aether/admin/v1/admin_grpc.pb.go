@@ -26,19 +26,24 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_ServerInfo_FullMethodName   = "/aether.admin.v1.Admin/ServerInfo"
-	Admin_ListSessions_FullMethodName = "/aether.admin.v1.Admin/ListSessions"
-	Admin_KickSession_FullMethodName  = "/aether.admin.v1.Admin/KickSession"
-	Admin_Tail_FullMethodName         = "/aether.admin.v1.Admin/Tail"
-	Admin_FindMessage_FullMethodName  = "/aether.admin.v1.Admin/FindMessage"
-	Admin_PeekMail_FullMethodName     = "/aether.admin.v1.Admin/PeekMail"
-	Admin_SkipMail_FullMethodName     = "/aether.admin.v1.Admin/SkipMail"
-	Admin_ReplayMail_FullMethodName   = "/aether.admin.v1.Admin/ReplayMail"
-	Admin_AddRule_FullMethodName      = "/aether.admin.v1.Admin/AddRule"
-	Admin_ListRules_FullMethodName    = "/aether.admin.v1.Admin/ListRules"
-	Admin_RemoveRule_FullMethodName   = "/aether.admin.v1.Admin/RemoveRule"
-	Admin_ExplainSend_FullMethodName  = "/aether.admin.v1.Admin/ExplainSend"
-	Admin_ListAudit_FullMethodName    = "/aether.admin.v1.Admin/ListAudit"
+	Admin_ServerInfo_FullMethodName      = "/aether.admin.v1.Admin/ServerInfo"
+	Admin_ListSessions_FullMethodName    = "/aether.admin.v1.Admin/ListSessions"
+	Admin_KickSession_FullMethodName     = "/aether.admin.v1.Admin/KickSession"
+	Admin_Tail_FullMethodName            = "/aether.admin.v1.Admin/Tail"
+	Admin_FindMessage_FullMethodName     = "/aether.admin.v1.Admin/FindMessage"
+	Admin_PeekMail_FullMethodName        = "/aether.admin.v1.Admin/PeekMail"
+	Admin_SkipMail_FullMethodName        = "/aether.admin.v1.Admin/SkipMail"
+	Admin_ReplayMail_FullMethodName      = "/aether.admin.v1.Admin/ReplayMail"
+	Admin_CreateWorkspace_FullMethodName = "/aether.admin.v1.Admin/CreateWorkspace"
+	Admin_ListWorkspaces_FullMethodName  = "/aether.admin.v1.Admin/ListWorkspaces"
+	Admin_DeleteWorkspace_FullMethodName = "/aether.admin.v1.Admin/DeleteWorkspace"
+	Admin_ListMembers_FullMethodName     = "/aether.admin.v1.Admin/ListMembers"
+	Admin_RuleMember_FullMethodName      = "/aether.admin.v1.Admin/RuleMember"
+	Admin_AddRule_FullMethodName         = "/aether.admin.v1.Admin/AddRule"
+	Admin_ListRules_FullMethodName       = "/aether.admin.v1.Admin/ListRules"
+	Admin_RemoveRule_FullMethodName      = "/aether.admin.v1.Admin/RemoveRule"
+	Admin_ExplainSend_FullMethodName     = "/aether.admin.v1.Admin/ExplainSend"
+	Admin_ListAudit_FullMethodName       = "/aether.admin.v1.Admin/ListAudit"
 )
 
 // AdminClient is the client API for Admin service.
@@ -70,6 +75,18 @@ type AdminClient interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(ctx context.Context, in *ReplayMailRequest, opts ...grpc.CallOption) (*ReplayMailResponse, error)
+	// CreateWorkspace creates a workspace; one that exists stays as it is.
+	CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error)
+	// ListWorkspaces lists the workspaces that exist, by name.
+	ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error)
+	// DeleteWorkspace deletes a workspace: its sessions end, its members are forgotten,
+	// and what was sent to it is delivered to nobody any more. NOT_FOUND: there is none.
+	DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error)
+	// ListMembers lists who is in a workspace, or is kept out of it, by user.
+	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
+	// RuleMember puts a user into a workspace, keeps them out of it whatever their
+	// credentials say, or leaves it to their credentials again.
+	RuleMember(ctx context.Context, in *RuleMemberRequest, opts ...grpc.CallOption) (*RuleMemberResponse, error)
 	// AddRule adds a rule of who may do what; every gateway heeds it within two seconds.
 	AddRule(ctx context.Context, in *AddRuleRequest, opts ...grpc.CallOption) (*AddRuleResponse, error)
 	// ListRules lists the rules, by id.
@@ -179,6 +196,56 @@ func (c *adminClient) ReplayMail(ctx context.Context, in *ReplayMailRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateWorkspaceResponse)
+	err := c.cc.Invoke(ctx, Admin_CreateWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkspacesResponse)
+	err := c.cc.Invoke(ctx, Admin_ListWorkspaces_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteWorkspaceResponse)
+	err := c.cc.Invoke(ctx, Admin_DeleteWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListMembersResponse)
+	err := c.cc.Invoke(ctx, Admin_ListMembers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) RuleMember(ctx context.Context, in *RuleMemberRequest, opts ...grpc.CallOption) (*RuleMemberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RuleMemberResponse)
+	err := c.cc.Invoke(ctx, Admin_RuleMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) AddRule(ctx context.Context, in *AddRuleRequest, opts ...grpc.CallOption) (*AddRuleResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AddRuleResponse)
@@ -258,6 +325,18 @@ type AdminServer interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error)
+	// CreateWorkspace creates a workspace; one that exists stays as it is.
+	CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error)
+	// ListWorkspaces lists the workspaces that exist, by name.
+	ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error)
+	// DeleteWorkspace deletes a workspace: its sessions end, its members are forgotten,
+	// and what was sent to it is delivered to nobody any more. NOT_FOUND: there is none.
+	DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error)
+	// ListMembers lists who is in a workspace, or is kept out of it, by user.
+	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
+	// RuleMember puts a user into a workspace, keeps them out of it whatever their
+	// credentials say, or leaves it to their credentials again.
+	RuleMember(context.Context, *RuleMemberRequest) (*RuleMemberResponse, error)
 	// AddRule adds a rule of who may do what; every gateway heeds it within two seconds.
 	AddRule(context.Context, *AddRuleRequest) (*AddRuleResponse, error)
 	// ListRules lists the rules, by id.
@@ -301,6 +380,21 @@ func (UnimplementedAdminServer) SkipMail(context.Context, *SkipMailRequest) (*Sk
 }
 func (UnimplementedAdminServer) ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReplayMail not implemented")
+}
+func (UnimplementedAdminServer) CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateWorkspace not implemented")
+}
+func (UnimplementedAdminServer) ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkspaces not implemented")
+}
+func (UnimplementedAdminServer) DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteWorkspace not implemented")
+}
+func (UnimplementedAdminServer) ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMembers not implemented")
+}
+func (UnimplementedAdminServer) RuleMember(context.Context, *RuleMemberRequest) (*RuleMemberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RuleMember not implemented")
 }
 func (UnimplementedAdminServer) AddRule(context.Context, *AddRuleRequest) (*AddRuleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddRule not implemented")
@@ -475,6 +569,96 @@ func _Admin_ReplayMail_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_CreateWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).CreateWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_CreateWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).CreateWorkspace(ctx, req.(*CreateWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListWorkspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkspacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListWorkspaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListWorkspaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListWorkspaces(ctx, req.(*ListWorkspacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_DeleteWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).DeleteWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_DeleteWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).DeleteWorkspace(ctx, req.(*DeleteWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListMembers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListMembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListMembers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListMembers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListMembers(ctx, req.(*ListMembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_RuleMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RuleMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RuleMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RuleMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RuleMember(ctx, req.(*RuleMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_AddRule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AddRuleRequest)
 	if err := dec(in); err != nil {
@@ -599,6 +783,26 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReplayMail",
 			Handler:    _Admin_ReplayMail_Handler,
+		},
+		{
+			MethodName: "CreateWorkspace",
+			Handler:    _Admin_CreateWorkspace_Handler,
+		},
+		{
+			MethodName: "ListWorkspaces",
+			Handler:    _Admin_ListWorkspaces_Handler,
+		},
+		{
+			MethodName: "DeleteWorkspace",
+			Handler:    _Admin_DeleteWorkspace_Handler,
+		},
+		{
+			MethodName: "ListMembers",
+			Handler:    _Admin_ListMembers_Handler,
+		},
+		{
+			MethodName: "RuleMember",
+			Handler:    _Admin_RuleMember_Handler,
 		},
 		{
 			MethodName: "AddRule",

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+)
+
+type workspaceCmd struct {
+	Create  workspaceCreateCmd  `cmd:"" help:"Create a workspace."`
+	List    workspaceListCmd    `cmd:"" help:"List the workspaces."`
+	Delete  workspaceDeleteCmd  `cmd:"" help:"Delete a workspace: its sessions end, its members are forgotten, what was sent to it is delivered to nobody."`
+	Members workspaceMembersCmd `cmd:"" help:"List who is in a workspace, and put users in or keep them out."`
+}
+
+type workspaceCreateCmd struct {
+	Name string `arg:"" help:"Its name."`
+	outputFlag
+	adminFlags
+}
+
+func (c *workspaceCreateCmd) Run(p *program) error {
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	made, err := once(ctx, o, o.CreateWorkspace, &adminv1.CreateWorkspaceRequest{Name: c.Name})
+	if err != nil {
+		return err
+	}
+	if !made.GetCreated() {
+		fmt.Fprintf(p.stderr, "the workspace was there\n")
+	}
+	return printWorkspaces(p, c.Output, []*adminv1.Workspace{made.GetWorkspace()})
+}
+
+func printWorkspaces(p *program, output string, list []*adminv1.Workspace) error {
+	return table(p, output, list, []string{"WORKSPACE", "CREATED", "BY"}, func(w *adminv1.Workspace) []string {
+		return []string{w.GetName(), ago(w.GetCreatedAt()), w.GetCreatedBy()}
+	})
+}
+
+type workspaceListCmd struct {
+	outputFlag
+	adminFlags
+}
+
+func (c *workspaceListCmd) Run(p *program) error {
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	var all []*adminv1.Workspace
+	for request := (&adminv1.ListWorkspacesRequest{}); ; {
+		page, err := once(ctx, o, o.ListWorkspaces, request)
+		if err != nil {
+			return err
+		}
+		all = append(all, page.GetWorkspaces()...)
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			return printWorkspaces(p, c.Output, all)
+		}
+	}
+}
+
+type workspaceDeleteCmd struct {
+	Name string `arg:"" help:"Its name."`
+	adminFlags
+}
+
+func (c *workspaceDeleteCmd) Run(p *program) error {
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	if _, err := once(ctx, o, o.DeleteWorkspace, &adminv1.DeleteWorkspaceRequest{Name: c.Name}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s is deleted\n", c.Name)
+	return err
+}
+
+type workspaceMembersCmd struct {
+	Workspace string   `arg:"" help:"The workspace."`
+	Add       []string `sep:"none" placeholder:"USER" help:"Make this user a member, with or without a credential that says so."`
+	Remove    []string `sep:"none" placeholder:"USER" help:"Keep this user out, whatever their credentials say; their sessions in the workspace end."`
+	Unrule    []string `sep:"none" placeholder:"USER" help:"Leave it to this user's credentials again."`
+	outputFlag
+	adminFlags
+}
+
+func (c *workspaceMembersCmd) Run(p *program) error {
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	for _, x := range []struct {
+		users  []string
+		ruling string
+	}{{c.Add, "in"}, {c.Remove, "out"}, {c.Unrule, "none"}} {
+		for _, user := range x.users {
+			if _, err := once(ctx, o, o.RuleMember, &adminv1.RuleMemberRequest{Workspace: c.Workspace, User: user, Ruling: x.ruling}); err != nil {
+				return err
+			}
+		}
+	}
+	var all []*adminv1.Member
+	for request := (&adminv1.ListMembersRequest{Workspace: c.Workspace}); ; {
+		page, err := once(ctx, o, o.ListMembers, request)
+		if err != nil {
+			return err
+		}
+		all = append(all, page.GetMembers()...)
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			break
+		}
+	}
+	return table(p, c.Output, all, []string{"USER", "MEMBER", "RULING", "BY CREDENTIAL UNTIL"}, func(m *adminv1.Member) []string {
+		member := "no"
+		if m.GetMember() {
+			member = "yes"
+		}
+		until := ""
+		if m.GetUntil() > 0 {
+			until = time.Unix(m.GetUntil(), 0).UTC().Format(time.RFC3339)
+		}
+		return []string{m.GetUser(), member, m.GetRuling(), until}
+	})
+}
