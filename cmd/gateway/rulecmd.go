@@ -19,7 +19,7 @@ type ruleAddCmd struct {
 	Principal string `required:"" placeholder:"PATTERN" help:"Whom it is about, by a pattern over identities: 'us::alice::*', 'ag::w::*::*'."`
 	Address   string `required:"" placeholder:"PATTERN" help:"Which addresses it is about: 'sv::billing::*'."`
 	Action    string `default:"send" placeholder:"ACTION" help:"send, observe, kv:read, kv:write, task:manage, grant:issue or status:read (default: send)."`
-	Grammar   string `default:"strict" enum:"strict,subtree" help:"How the patterns are read: strict, '*' is one segment; subtree, a pattern also means what lies below (default: strict)."`
+	Grammar   string `default:"strict" enum:"strict,subtree" help:"How the patterns are read: strict, '*' is one segment; subtree, a last '*' is one or more (default: strict)."`
 	Note      string `placeholder:"TEXT" help:"Why."`
 	outputFlag
 	adminFlags
