@@ -18,6 +18,22 @@ import (
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
+// onPostgres gives each gateway a store of its own on one database.
+func onPostgres(t *testing.T) func(*gateway.Options, func() time.Time) {
+	t.Helper()
+	url := testservices.NewPostgres(t).URL()
+	check(t, postgres.WithDB(context.Background(), url, func(ctx context.Context, db *sql.DB) error { return migrate.Up(ctx, migrate.Postgres, db) }))
+	return func(o *gateway.Options, now func() time.Time) {
+		s, err := postgres.Open(context.Background(), url, postgres.Options{Now: now})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		o.Positions, o.Members, o.Workspaces, o.Rules, o.Feed = s, s, s, s, s
+	}
+}
+
 // A database that hangs or dies costs operators a retry and newcomers a
 // moment; who is connected goes on. Nothing is half-done, and what was changed
 // behind a gateway's back is known when the database answers again.
@@ -35,7 +51,7 @@ func Test42DatabaseAway(t *testing.T) {
 	own, operator := open(), open()
 	g := gatewaytest.Start(t, gatewaytest.Shared(t), func(o *gateway.Options) {
 		o.AutoCreate = false
-		o.Positions, o.Members, o.Workspaces, o.Feed = own, own, own, own
+		o.Positions, o.Members, o.Workspaces, o.Rules, o.Feed = own, own, own, own, own
 	})
 	r := &realm{a: g, b: g}
 	for _, name := range []string{"w", "v"} {

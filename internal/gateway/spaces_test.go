@@ -28,10 +28,21 @@ type realm struct {
 
 func newRealm(t *testing.T, workspaces ...string) *realm {
 	t.Helper()
+	return realmOn(t, func(*gateway.Options, func() time.Time) {}, workspaces...)
+}
+
+// realmOn is newRealm with another store than that of the embedded log, for each
+// gateway.
+func realmOn(t *testing.T, store func(*gateway.Options, func() time.Time), workspaces ...string) *realm {
+	t.Helper()
 	r := &realm{}
 	redis := testservices.Redis(t)
-	shared := gatewaytest.SharedAt(t, func() time.Time { return time.Now().Add(time.Duration(r.later.Load())) })
-	ruled := func(o *gateway.Options) { o.AutoCreate = false }
+	now := func() time.Time { return time.Now().Add(time.Duration(r.later.Load())) }
+	shared := gatewaytest.SharedAt(t, now)
+	ruled := func(o *gateway.Options) {
+		o.AutoCreate = false
+		store(o, now)
+	}
 	var starting sync.WaitGroup
 	starting.Go(func() { r.a = gatewaytest.Start(t, shared, ruled, gatewaytest.WithRedis(t, redis.URL(), nil)) })
 	starting.Go(func() { r.b = gatewaytest.Start(t, shared, ruled, gatewaytest.WithRedis(t, redis.URL(), nil)) })
@@ -153,8 +164,19 @@ func Test42WorkspacesAreCreated(t *testing.T) {
 // to them before and waits.
 func Test42RemovedMemberGetsNothingMore(t *testing.T) {
 	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		removeMember(t, newRealm(t, "w", "v"))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		removeMember(t, realmOn(t, onPostgres(t), "w", "v"))
+	})
+}
+
+func removeMember(t *testing.T, r *realm) {
+	t.Helper()
 	ctx := context.Background()
-	r := newRealm(t, "w", "v")
 	agent := r.agent(t, r.b, "w", "1")
 	here, err := r.user(t, r.a, "1", "w", "v")
 	check(t, err)
@@ -218,8 +240,19 @@ func Test42RemovedMemberGetsNothingMore(t *testing.T) {
 // was sent to it.
 func Test42DeletedWorkspace(t *testing.T) {
 	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		deleteWorkspace(t, newRealm(t, "w", "v"))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		deleteWorkspace(t, realmOn(t, onPostgres(t), "w", "v"))
+	})
+}
+
+func deleteWorkspace(t *testing.T, r *realm) {
+	t.Helper()
 	ctx := context.Background()
-	r := newRealm(t, "w", "v")
 	service := r.service(t, r.a)
 	here, there := r.agent(t, r.a, "w", "1"), r.agent(t, r.b, "w", "2")
 	user, err := r.user(t, r.b, "1", "w", "v")

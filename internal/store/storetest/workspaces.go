@@ -21,6 +21,7 @@ var workspaceTests = []test{
 	{"WorkspaceTexts", workspaceTexts},
 	{"WorkspaceRefusals", workspaceRefusals},
 	{"WorkspaceTakesItsMembers", workspaceTakesItsMembers},
+	{"WorkspaceTakesItsRules", workspaceTakesItsRules},
 	{"WorkspaceIsPurged", workspaceIsPurged},
 	{"WorkspaceExpires", workspaceExpires},
 	{"WorkspacesLast", workspacesLast},
@@ -220,6 +221,21 @@ func workspaceTakesItsMembers(t *testing.T, b *bench) {
 			t.Errorf("%+v is left", m)
 		}
 	}
+}
+
+// The rules that name a deleted workspace go with it, and no others.
+func workspaceTakesItsRules(_ *testing.T, b *bench) {
+	b.create("w", 0)
+	for _, address := range []string{"ag::w::i::s", "ga::w", "tb::w::*", "uw::u::w", "event::w", "metric::w", "ag::w"} {
+		b.addRule(denies("*", address))
+	}
+	b.addRule(denies("ag::w::i::*", "sv::i::s"))
+	kept := []store.Rule{
+		b.addRule(denies("sv::w::s", "ag::*::i::w")), b.addRule(denies("*", "ag::w:x::i::s")), b.addRule(denies("us::w::1", "us::w::w")),
+		b.addRule(denies("ag::v::w::w", "uw::w::v")), b.addRule(denies("*", "ga::w2")), b.addRule(denies("*", "sv::w::w")),
+	}
+	b.delete("w", true)
+	b.wantRules(kept...)
 }
 
 func workspaceIsPurged(t *testing.T, b *bench) {

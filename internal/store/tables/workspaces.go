@@ -150,6 +150,9 @@ func (t *Tables) DeleteWorkspace(ctx context.Context, name string) (deleted bool
 		if err := endMemberships(w, name, now); err != nil {
 			return err
 		}
+		if err := endRules(w, name); err != nil {
+			return err
+		}
 		return w.Changed(store.SubjectWorkspaces)
 	})
 	return deleted && err == nil, err
