@@ -78,5 +78,9 @@ func (s *Session) mayKnow(source, topic string) bool {
 	if err != nil {
 		return base.Allowed // a refused send: there is no such address
 	}
-	return acl.Permit(&s.principal, acl.ActionStatusRead, to, base, s.m.o.Router.Rules()).Allowed
+	// A new credential may be taking the place of the old one.
+	s.handling.Lock()
+	p := s.principal
+	s.handling.Unlock()
+	return acl.Permit(&p, acl.ActionStatusRead, to, base, s.m.o.Router.Rules()).Allowed
 }

@@ -48,6 +48,7 @@ func TestTwoGateways(t *testing.T) {
 	}{
 		{"resume elsewhere", testResumeElsewhere},
 		{"race over gateways", testRace},
+		{"short tokens", testShortTokens},
 		{"stopped gateway", testStoppedGateway},
 		{"holder killed", testHolderKilled},
 		{"many streams terminated", testManyTerminated},
