@@ -20,6 +20,8 @@ type credentials struct {
 	files    *auth.FileKeys // nil: no key comes from a file
 	// follow takes over what changes, until its context ends.
 	follow []func(context.Context)
+	// onChange has a function called when a key is no longer a good one.
+	onChange []func(func())
 	// check says whether any key is there; nil: there always is.
 	check ops.Check
 }
@@ -36,6 +38,7 @@ func openCredentials(cfg *config.Config, log *slog.Logger, t *tlsfile.Server, fi
 		}
 		sources = append(sources, c.files)
 		c.follow = append(c.follow, c.files.Watch)
+		c.onChange = append(c.onChange, c.files.OnChange)
 	}
 	if cfg.Auth.JWKSURL != "" {
 		published, err := auth.NewJWKS(jwksOptions(cfg, log))
@@ -44,6 +47,7 @@ func openCredentials(cfg *config.Config, log *slog.Logger, t *tlsfile.Server, fi
 		}
 		sources = append(sources, published)
 		c.follow = append(c.follow, published.Watch)
+		c.onChange = append(c.onChange, published.OnChange)
 		if len(files) == 0 {
 			c.check = func(context.Context) error { return published.Err() }
 		}
@@ -51,6 +55,8 @@ func openCredentials(cfg *config.Config, log *slog.Logger, t *tlsfile.Server, fi
 	var verify func([]*x509.Certificate) error
 	if t != nil {
 		verify = t.VerifyClient
+		c.follow = append(c.follow, t.Watch)
+		c.onChange = append(c.onChange, t.OnChange)
 	}
 	certificates, err := auth.NewCertificates(verify, certificateEntries(cfg)...)
 	if err != nil {

@@ -76,6 +76,14 @@ func TestKeysAreExchanged(t *testing.T) {
 		t.Errorf("a public key signs: exit %d: %s", code, stderr)
 	}
 
+	// A session that began with the key ends with it.
+	connected := make(chan string, 1)
+	go func() {
+		_, _, stderr := command([]string{"AETHER_ADDR=" + g.grpc, "AETHER_TOKEN=" + token}, "", "connect", "--as", "us::u::live", "--timeout", "20s")
+		connected <- stderr
+	}()
+	g.stderr.wait(t, `us::u::live`)
+
 	_, private, publicPEM = keyPair(t)
 	second := write(t, filepath.Join(own, "second.pem"), private)
 	write(t, filepath.Join(public, "second.pem"), publicPEM)
@@ -86,6 +94,14 @@ func TestKeysAreExchanged(t *testing.T) {
 	g.stderr.wait(t, `EdDSA key \"second\"`)
 	if took := time.Since(removed); took > 10*time.Second {
 		t.Errorf("the keys were exchanged after %s", took)
+	}
+	select {
+	case stderr := <-connected:
+		if !strings.Contains(stderr, "revoked") {
+			t.Errorf("the session of a removed key ended with: %s", stderr)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the session of a removed key goes on")
 	}
 	if code, stderr := sendAs(g, token); code != 1 || !strings.Contains(stderr, "a key that the gateway does not have") {
 		t.Errorf("a removed key: exit %d: %s", code, stderr)

@@ -85,13 +85,12 @@ func (s *startup) run(ctx context.Context, p *program) error {
 		_ = l.grpc.Close()
 		return err
 	}
-	follow := c.follow
-	if t != nil {
-		follow = append(follow, t.Watch)
+	for _, on := range c.onChange {
+		on(g.recheck)
 	}
 	following, unfollow := context.WithCancel(ctx)
 	var followers sync.WaitGroup
-	for _, f := range follow {
+	for _, f := range c.follow {
 		followers.Go(func() { f(following) })
 	}
 	defer followers.Wait()

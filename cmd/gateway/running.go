@@ -216,6 +216,13 @@ func (g *running) readyChanged(ready bool) {
 	}
 }
 
+// recheck ends the sessions whose credentials are no longer good ones.
+func (g *running) recheck() {
+	if core := g.core.Load(); core != nil {
+		core.Sessions.Recheck()
+	}
+}
+
 // counts reads everything that the parts have counted.
 func (g *running) counts() metrics.Counts {
 	core := g.core.Load()

@@ -127,5 +127,8 @@ func (t *Certificates) credential(chain []*x509.Certificate, now time.Time) (*Cr
 	c := claims.credential(TypeCertificate)
 	sum := sha256.Sum256(cert.Raw)
 	c.Fingerprint = hex.EncodeToString(sum[:])
+	if t.verify != nil {
+		c.good = func() bool { return t.verify(chain) == nil }
+	}
 	return c, nil
 }

@@ -36,7 +36,15 @@ type Credential struct {
 	Fingerprint string
 
 	scope acl.WorkspaceSet
+	// good says whether what has proved the credential is still a good one; nil
+	// is yes.
+	good func() bool
 }
+
+// Withdrawn says whether the key that signed a token, or the authority of a
+// certificate, has been taken away since the credential was verified. It answers
+// from memory.
+func (c *Credential) Withdrawn() bool { return c.good != nil && !c.good() }
 
 // credential is the credential that proves these claims.
 func (c *Claims) credential(t Type) *Credential {

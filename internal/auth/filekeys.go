@@ -21,15 +21,16 @@ const keyFilesEvery = 500 * time.Millisecond
 // added to a directory, or gone, counts within a second, without a restart; with
 // no file left there is no key.
 //
-// A file that holds no usable key keeps its old one for one look more, since it
-// may be half written; then that is not accepted any more either. Of files that
-// give one id to two keys neither is accepted.
+// A file that is gone or holds no usable key keeps its old one for one look more,
+// since it may be being replaced; then that is not accepted any more either. Of
+// files that give one id to two keys neither is accepted.
 //
 // It is safe for concurrent use.
 type FileKeys struct {
-	files []KeyFile
-	log   *slog.Logger
-	keys  atomic.Pointer[Keys]
+	files   []KeyFile
+	log     *slog.Logger
+	changed func()
+	keys    atomic.Pointer[Keys]
 
 	mu      sync.Mutex // held while looking; Lookup does not take it
 	loaded  map[string]keyFileState
@@ -38,10 +39,11 @@ type FileKeys struct {
 
 // keyFileState is what a file was when it was last looked at.
 type keyFileState struct {
+	file   KeyFile
 	sum    [sha256.Size]byte
 	key    Key
 	usable bool
-	// late says that key is of the content before: what is there now is no key.
+	// late says that key is of the content before: there is none now.
 	late bool
 }
 
@@ -65,6 +67,13 @@ func OpenKeys(log *slog.Logger, files ...KeyFile) (*FileKeys, error) {
 
 // Current is the set as it is now.
 func (f *FileKeys) Current() *Keys { return f.keys.Load() }
+
+// OnChange has f called when keys have changed, by who looks. It is set before
+// [FileKeys.Watch].
+func (f *FileKeys) OnChange(changed func()) { f.changed = changed }
+
+// Holds implements KeySource.
+func (f *FileKeys) Holds(k Key) bool { return f.Current().Holds(k) }
 
 // Lookup implements KeySource. It never waits.
 func (f *FileKeys) Lookup(ctx context.Context, kid string, named bool) ([]Key, error) {
@@ -91,18 +100,26 @@ func (f *FileKeys) Look() {
 	defer f.mu.Unlock()
 	var keys []Key
 	now := map[string]keyFileState{}
+	take := func(file KeyFile) {
+		if state, there := f.lookAt(file); there {
+			now[file.Path] = state
+			if state.usable {
+				keys = append(keys, state.key)
+			}
+		}
+	}
 	for _, file := range f.files {
 		found, err := expand(file)
 		if err != nil {
 			f.log.Error("a directory of keys cannot be read; its keys are not accepted", "directory", file.Path, "error", err)
 		}
 		for _, one := range found {
-			if state, there := f.lookAt(one); there {
-				now[one.Path] = state
-				if state.usable {
-					keys = append(keys, state.key)
-				}
-			}
+			take(one)
+		}
+	}
+	for path, was := range f.loaded {
+		if _, there := now[path]; !there { // gone from a directory
+			take(was.file)
 		}
 	}
 	f.loaded = now
@@ -115,8 +132,13 @@ func (f *FileKeys) Look() {
 	if err != nil { // cannot be: they are compatible
 		set = &Keys{}
 	}
-	if old := f.keys.Swap(set); old.String() != set.String() {
-		f.log.Info("the keys for credentials have changed", "before", old.String(), "now", set.String())
+	old := f.keys.Swap(set)
+	if old.same(set) {
+		return
+	}
+	f.log.Info("the keys for credentials have changed", "before", old.String(), "now", set.String())
+	if f.changed != nil {
+		f.changed()
 	}
 }
 
@@ -124,7 +146,7 @@ func (f *FileKeys) Look() {
 func (f *FileKeys) lookAt(file KeyFile) (state keyFileState, there bool) {
 	was, known := f.loaded[file.Path]
 	content, err := readKeyFile(file.Path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if gone := errors.Is(err, fs.ErrNotExist); gone && (!known || !was.usable || was.late) {
 		return keyFileState{}, false
 	}
 	sum := sha256.Sum256(content)
@@ -140,13 +162,13 @@ func (f *FileKeys) lookAt(file KeyFile) (state keyFileState, there bool) {
 		if known {
 			f.log.Info("a key file has a new key", "file", file.Path)
 		}
-		return keyFileState{sum: sum, key: key, usable: true}, true
+		return keyFileState{file: file, sum: sum, key: key, usable: true}, true
 	case known && was.usable && !was.late:
-		return keyFileState{sum: sum, key: was.key, usable: true, late: true}, true
+		return keyFileState{file: file, sum: sum, key: was.key, usable: true, late: true}, true
 	case !known || was.usable:
 		f.log.Error("a key file is not usable; no key of it is accepted", "file", file.Path, "error", err)
 	}
-	return keyFileState{sum: sum}, true
+	return keyFileState{file: file, sum: sum}, true
 }
 
 // compatible leaves the keys that can be in one set, and says what is wrong with

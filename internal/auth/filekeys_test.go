@@ -55,10 +55,23 @@ func TestKeysAreRotated(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	told := 0
+	keys.OnChange(func() { told++ })
+	used, err := v.Verify(context.Background(), token)
+	if err != nil || used.Withdrawn() {
+		t.Fatal(err)
+	}
 	if err := os.Remove(filepath.Join(dir, "a.hs256")); err != nil {
 		t.Fatal(err)
 	}
 	keys.Look()
+	if !has(keys, "a") || told != 0 {
+		t.Error("a file that is being replaced has lost its key")
+	}
+	keys.Look()
+	if !used.Withdrawn() || told != 1 {
+		t.Errorf("told %d times", told)
+	}
 	refused(t, v, "a removed key", token, ErrUnknownKey)
 	if _, err := v.Verify(context.Background(), mint(t, fresh, agentClaims())); err != nil {
 		t.Error(err)
@@ -74,8 +87,15 @@ func TestKeyIsReplaced(t *testing.T) {
 	dir, keys, _ := openedKeys(t)
 	v, _ := setup(t, func(o *Options) { o.Keys = keys })
 	token := mint(t, testKey(t, "a", testSecret), agentClaims())
+	used, err := v.Verify(context.Background(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
 	put(t, dir, "a.hs256", testSecret+"2")
 	keys.Look()
+	if !used.Withdrawn() {
+		t.Error("a key of the same name is taken for the one that it replaces")
+	}
 	refused(t, v, "a replaced key", token, ErrSignature)
 	if _, err := v.Verify(context.Background(), mint(t, testKey(t, "a", testSecret+"2"), agentClaims())); err != nil {
 		t.Error(err)
@@ -147,6 +167,7 @@ func TestAllKeysAreGone(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+	keys.Look()
 	keys.Look()
 	refused(t, v, "no key is left", mint(t, testKey(t, "a", testSecret), agentClaims()), ErrUnknownKey)
 	refused(t, v, "no key is left, no kid", forge(t, map[string]any{"alg": HS256}, goodPayload(), testSecret), ErrUnknownKey)

@@ -61,7 +61,9 @@ type JWKS struct {
 	o    JWKSOptions
 	host string // for logs and errors: the rest of the URL may hold a secret
 	http *http.Client
-	set  atomic.Pointer[fetched]
+	// changed is told of other keys; it may be nil.
+	changed func()
+	set     atomic.Pointer[fetched]
 
 	mu      sync.Mutex
 	flight  chan struct{} // closed when the fetch under way has ended; nil: none is
@@ -147,6 +149,17 @@ func (j *JWKS) current() *Keys {
 		return nil
 	}
 	return set.keys
+}
+
+// OnChange has f called when the published keys have changed, by who has fetched
+// them. It is set before anything is fetched.
+func (j *JWKS) OnChange(changed func()) { j.changed = changed }
+
+// Holds implements KeySource. Keys that cannot be fetched any more hold: they
+// have not been withdrawn.
+func (j *JWKS) Holds(k Key) bool {
+	set := j.set.Load()
+	return set == nil || set.keys.Holds(k)
 }
 
 // Err is why there are no keys at present, nil if there are.
@@ -282,12 +295,16 @@ func (j *JWKS) take(keys []Key, problems []string) {
 	if err != nil { // cannot be: parseJWKS has seen to it
 		set = &Keys{}
 	}
-	before := ""
-	if old := j.set.Swap(&fetched{set, now}); old != nil {
-		before = old.keys.String()
+	old := &Keys{}
+	if was := j.set.Swap(&fetched{set, now}); was != nil {
+		old = was.keys
 	}
-	if before != set.String() {
-		j.o.Logger.Info("the published keys have changed", "host", j.host, "before", before, "now", set.String())
+	if old.same(set) {
+		return
+	}
+	j.o.Logger.Info("the published keys have changed", "host", j.host, "before", old.String(), "now", set.String())
+	if j.changed != nil {
+		j.changed()
 	}
 }
 

@@ -181,8 +181,23 @@ func TestJWKSRotation(t *testing.T) {
 	p.good(t, "old", p.token(t, "old", old))
 	p.publish(published("new", fresh))
 	p.pass(unknownEvery)
+	v, _ := setup(t, func(o *Options) { o.Keys, o.Clock = p.JWKS, p.clock })
+	used, err := v.Verify(context.Background(), p.token(t, "old", old))
+	if err != nil || used.Withdrawn() {
+		t.Fatal(err)
+	}
+	told := 0
+	p.OnChange(func() { told++ })
 	p.good(t, "new", p.token(t, "new", fresh))
 	p.refuses(t, "withdrawn", p.token(t, "old", old), ErrUnknownKey)
+	if !used.Withdrawn() || told != 1 {
+		t.Errorf("told %d times", told)
+	}
+	used, err = v.Verify(context.Background(), p.token(t, "new", fresh))
+	p.pass(2 * DefaultJWKSMaxStale)
+	if err != nil || used.Withdrawn() {
+		t.Error("keys that cannot be fetched are taken for withdrawn")
+	}
 }
 
 // TestJWKSUnknownKid: tokens with made-up kids cause one fetch in half a minute.

@@ -7,6 +7,8 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,6 +51,8 @@ type Key struct {
 	// check is what a signature is checked with: a secret's bytes or a public
 	// key. sign is nil for a public key.
 	check, sign sealed[any]
+	// sum is what is the same of two keys if they are.
+	sum sealed[[sha256.Size]byte]
 }
 
 // NewKey makes an HS256 key of a secret, which it copies. The secret has at
@@ -62,7 +66,7 @@ func NewKey(id string, secret []byte) (Key, error) {
 		return Key{}, err
 	}
 	held := seal[any](slices.Clone(secret))
-	return Key{id: id, alg: HS256, check: held, sign: held}, nil
+	return Key{id: id, alg: HS256, check: held, sign: held, sum: seal(sha256.Sum256(secret))}, nil
 }
 
 // NewSigner makes a key of a key pair, which also signs. The algorithm follows
@@ -103,6 +107,11 @@ func NewPublicKey(id string, public crypto.PublicKey) (Key, error) {
 	default:
 		return Key{}, ErrKeyAlgorithm
 	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return Key{}, ErrKeyAlgorithm
+	}
+	k.sum = seal(sha256.Sum256(der))
 	return k, nil
 }
 
@@ -135,6 +144,9 @@ type KeySource interface {
 	// keys cannot be had at present ErrKeysAway. It may wait for keys, within
 	// bounds of its own and of the context.
 	Lookup(ctx context.Context, kid string, named bool) ([]Key, error)
+	// Holds says whether a key that Lookup has given is still a good one. It
+	// never waits; while nobody can know, it is.
+	Holds(k Key) bool
 }
 
 // Keys is a set of keys by id. It is immutable and safe for concurrent use.
@@ -184,6 +196,17 @@ func (s *Keys) Lookup(_ context.Context, kid string, named bool) ([]Key, error) 
 		return nil, ErrUnknownKey
 	}
 	return []Key{k}, nil
+}
+
+// Holds implements KeySource.
+func (s *Keys) Holds(k Key) bool {
+	is, there := s.byID[k.id]
+	return there && is.alg == k.alg && is.issuer == k.issuer && is.sum.value() == k.sum.value()
+}
+
+// same says whether two sets hold the same keys.
+func (s *Keys) same(other *Keys) bool {
+	return len(s.list) == len(other.list) && !slices.ContainsFunc(s.list, func(k Key) bool { return !other.Holds(k) })
 }
 
 // First is the key that was given first.
@@ -237,4 +260,9 @@ func (s Sources) Lookup(ctx context.Context, kid string, named bool) ([]Key, err
 		return nil, err
 	}
 	return all, nil
+}
+
+// Holds implements KeySource.
+func (s Sources) Holds(k Key) bool {
+	return slices.ContainsFunc(s, func(source KeySource) bool { return source.Holds(k) })
 }

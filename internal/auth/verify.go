@@ -112,6 +112,7 @@ func (v *Verifier) Verify(ctx context.Context, shown string) (*Credential, error
 	}
 	c := claims.credential(TypeToken)
 	c.KeyID, c.Fingerprint = key.id, fingerprint(shown)
+	c.good = func() bool { return v.keys.Holds(key) }
 	return c, nil
 }
 

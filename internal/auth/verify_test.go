@@ -277,6 +277,25 @@ func TestLeeway(t *testing.T) {
 	refused(t, wide, "30 s after expiry", forge(t, header(HS256), p, testSecret), ErrExpired)
 }
 
+// The gateway's clock is ahead of the issuer's, or behind: within the leeway it
+// does not matter, beyond it the token is refused, and for the right reason.
+func TestClocksAheadAndBehind(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[time.Duration]error{
+		0: nil, 29 * time.Second: nil, 30 * time.Second: ErrExpired, time.Hour: ErrExpired,
+		-89 * time.Second: nil, -90 * time.Second: nil, -91 * time.Second: ErrNotYetValid, -time.Hour: ErrNotYetValid,
+	} {
+		v, key := setup(t, func(o *Options) {
+			o.Leeway, o.Clock = MaxLeeway, func() time.Time { return now.Add(time.Minute + ahead) }
+		})
+		c := agentClaims() // of one minute, as its issuer sees it
+		c.IssuedAt, c.NotBefore, c.ExpiresAt = now, now, now.Add(time.Minute)
+		if _, err := v.Verify(context.Background(), mint(t, key, c)); !errors.Is(err, want) {
+			t.Errorf("the gateway is %s ahead: %v, want %v", ahead, err, want)
+		}
+	}
+}
+
 func TestIssuerAndAudienceOptions(t *testing.T) {
 	t.Parallel()
 	v, key := setup(t, func(o *Options) { o.Issuer, o.Audience = "https://id.example", "gw" })

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +219,19 @@ streams:
 			"http_addr (environment AETHER_HTTP_ADDR): is the same as grpc_addr (:1); each needs a port of its own",
 			"session.max_unacked (environment AETHER_SESSION_MAX_UNACKED): is 20000, above session.max_unacked_limit (10000)",
 		}},
+		{name: "TLS", mode: Dev, environ: []string{
+			"AETHER_TLS_KEY_FILE=/etc/key.pem", "AETHER_TLS_CLIENT_CA=/etc/ca.pem", "AETHER_AUTH_JWKS_ISSUER=https://idp",
+			"AETHER_AUTH_CERTIFICATES=[{dns: d, kind: agent, workspace: w}, {kind: agent}, {dns: d, uri: u}, x, {dns: [d]}]",
+		}, want: []string{
+			"auth.certificates (environment AETHER_AUTH_CERTIFICATES): item 1 of 5: workspace: there is no such field; did you mean workspaces?; " +
+				"item 2 of 5: an entry has one of subject, dns, uri and email; item 3 of 5: an entry has one of subject, dns, uri and email; " +
+				"item 4 of 5: is no entry; write {uri: 'spiffe://…', kind: agent, workspaces: [w], impl: i, spec: s}; " +
+				"item 5 of 5: dns: takes one value, not a list",
+			"auth.jwks_issuer (environment AETHER_AUTH_JWKS_ISSUER): needs auth.jwks_url",
+			"tls.cert_file: must be set: a certificate and its private key go together",
+			"tls.client_ca (environment AETHER_TLS_CLIENT_CA): needs tls.cert_file and tls.key_file: without TLS no client shows a certificate",
+		}},
+		{name: "published keys are enough", mode: Serve, environ: append(slices.Clone(required[:2]), "AETHER_AUTH_JWKS_URL=https://idp.example/keys"), want: nil},
 		{name: "segments", mode: Serve, environ: append([]string{"AETHER_STREAMS_SEGMENT_BYTES=2GiB", "AETHER_STREAMS_RETENTION_MAX_BYTES=1GiB"}, required...), want: []string{
 			"streams.segment_bytes (environment AETHER_STREAMS_SEGMENT_BYTES): is 2GiB, above streams.retention.max_bytes (1GiB): nothing would ever be removed",
 		}},

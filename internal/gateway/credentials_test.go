@@ -190,7 +190,15 @@ func TestTLS(t *testing.T) {
 			break
 		}
 	}
-	// The authority of its certificate has been dropped since its handshake.
+	// The authority of its certificate has been dropped since its handshake; a
+	// session ends as soon as that is known.
+	g.Sessions.Recheck()
+	for err = nil; err == nil; {
+		_, err = lasting.Recv()
+	}
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a session of a dropped authority: %v", err)
+	}
 	if err := login(ctx, old, "", gatewaytest.AgentInit("w", "echo", "11")); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a dropped authority: %v", err)
 	}

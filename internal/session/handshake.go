@@ -226,6 +226,9 @@ func (m *Manager) authenticate(ctx context.Context, presented auth.Presented, id
 
 // revoked returns an error if a credential counts no more.
 func (m *Manager) revoked(c *auth.Credential, identity string) error {
+	if c.Withdrawn() {
+		return auth.ErrRevoked
+	}
 	if m.o.Revocations == nil {
 		return nil
 	}

@@ -35,9 +35,10 @@ type Files struct {
 // Server is a server's certificate and the authorities of its clients, as they
 // are in the files now. It is safe for concurrent use.
 type Server struct {
-	files Files
-	log   *slog.Logger
-	now   atomic.Pointer[loaded]
+	files   Files
+	log     *slog.Logger
+	changed func()
+	now     atomic.Pointer[loaded]
 
 	mu  sync.Mutex // held while looking at the files
 	bad trouble
@@ -118,6 +119,10 @@ func (s *Server) VerifyClient(chain []*x509.Certificate) error {
 	return err
 }
 
+// OnChange has f called when other files are in use, by who looks. It is set
+// before [Server.Watch].
+func (s *Server) OnChange(changed func()) { s.changed = changed }
+
 // Watch follows changes of the files until the context ends.
 func (s *Server) Watch(ctx context.Context) {
 	tick := time.NewTicker(every)
@@ -160,6 +165,9 @@ func (s *Server) Look() {
 	s.now.Store(l)
 	s.log.Info("the TLS files have changed and are in use", "certificate", s.files.Cert, "expires", expiry(l))
 	s.warnOfExpiry(l)
+	if s.changed != nil {
+		s.changed()
+	}
 }
 
 // read reads all files. What cannot be read is empty in contents.
