@@ -197,13 +197,18 @@ func (l *Leases) place(name string) (map[string]*record, string) {
 func (l *Leases) drop(rec *record) {
 	l.unlink(rec)
 	lease := rec.lease
-	if len(l.goneIDs) >= maxGone {
+	now := l.now()
+	for len(l.goneIDs) > 0 {
+		oldest, ok := l.gone[l.goneIDs[0]]
+		if ok && len(l.goneIDs) < maxGone && now.Before(oldest.until) {
+			break
+		}
 		delete(l.gone, l.goneIDs[0])
 		l.goneIDs = l.goneIDs[1:]
 	}
 	l.gone[lease.SessionID] = departed{
 		holding:   presence.Holding{SessionID: lease.SessionID, Names: lease.Names, Epoch: lease.Epoch, Ended: true},
-		watermark: rec.watermark, until: l.now().Add(presence.Remembered),
+		watermark: rec.watermark, until: now.Add(presence.Remembered),
 	}
 	l.goneIDs = append(l.goneIDs, lease.SessionID)
 }
