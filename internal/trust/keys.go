@@ -237,8 +237,11 @@ func (c *Credentials) CreateKey(ctx context.Context, n NewKey) (text string, mad
 	}
 	id, secret := drawn(idBytes), drawn(secretBytes)
 	claims, err := auth.FormatClaims(n.Claims)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", Key{}, err
+	case len(claims) > auth.MaxToken:
+		return "", Key{}, fmt.Errorf("%w: its claims have %d bytes, %d are allowed", ErrKey, len(claims), auth.MaxToken)
 	}
 	salt := make([]byte, saltBytes)
 	rand.Read(salt) //nolint:errcheck // it never fails

@@ -2,6 +2,10 @@ package trust
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/store"
@@ -41,11 +45,25 @@ func (c *Credentials) Revoked(cr *auth.Credential, identity string) error {
 	return nil
 }
 
+// ErrRevocation is wrapped by the errors of what is wrong with a revocation. Their
+// texts are for operators.
+var ErrRevocation = errors.New("this cannot be revoked")
+
+const maxRevocationText = 1024 // bytes of each text; no credential has a longer one
+
 // Revoke takes credentials back: on every gateway they are refused, and sessions
-// that go on them end. A zero Before, of anything but a token, is now. An error
-// is the store's: [store.ErrRevoked], [store.ErrText] and [store.ErrFull] refuse
-// it; after another one it may be repeated.
+// that go on them end. A zero Before, of anything but a token, is now.
+// [ErrRevocation] and [store.ErrFull] refuse it; after another error, which is the
+// store's, it may be repeated.
 func (c *Credentials) Revoke(ctx context.Context, r store.Revocation) error {
+	switch {
+	case !r.What.Valid():
+		return fmt.Errorf("%w: it is no token, subject, user or identity", ErrRevocation)
+	case r.ID == "" || !utf8.ValidString(r.ID) || strings.ContainsRune(r.ID, 0):
+		return fmt.Errorf("%w: the %s needs a name", ErrRevocation, r.What)
+	case max(len(r.ID), len(r.Reason), len(r.By)) > maxRevocationText:
+		return fmt.Errorf("%w: a text in it has more than %d bytes", ErrRevocation, maxRevocationText)
+	}
 	if r.What != store.RevokedToken && r.Before.IsZero() {
 		r.Before = c.o.Now()
 	}

@@ -163,6 +163,11 @@ func TestKeysThatCannotBeMade(t *testing.T) {
 	if _, _, err := c.CreateKey(ctx, k); !errors.Is(err, auth.ErrClaims) {
 		t.Errorf("claims of nobody: %v", err)
 	}
+	k = agentKey("k")
+	k.Claims.Roles = []string{strings.Repeat("r", auth.MaxToken)}
+	if _, _, err := c.CreateKey(ctx, k); !errors.Is(err, ErrKey) {
+		t.Errorf("endless claims: %v", err)
+	}
 	for range 2 {
 		_, _, err := c.CreateKey(ctx, agentKey("twice"))
 		check(t, err)
@@ -303,6 +308,21 @@ func TestRevoked(t *testing.T) {
 	} {
 		if err := c.Revoked(&x.c, x.identity); errors.Is(err, auth.ErrRevoked) != x.revoked {
 			t.Errorf("%s: %v", x.what, err)
+		}
+	}
+}
+
+func TestWhatCannotBeRevoked(t *testing.T) {
+	t.Parallel()
+	c := keep(t, newStore(t))
+	for what, r := range map[string]store.Revocation{
+		"nothing": {}, "no name": {What: store.RevokedToken}, "another sort": {What: "key", ID: "k"},
+		"no text": {What: store.RevokedUser, ID: "\xff"}, "a zero byte": {What: store.RevokedUser, ID: "a\x00"},
+		"endless":          {What: store.RevokedUser, ID: strings.Repeat("u", maxRevocationText+1)},
+		"an endless story": {What: store.RevokedUser, ID: "u", Reason: strings.Repeat("u", maxRevocationText+1)},
+	} {
+		if err := c.Revoke(context.Background(), r); !errors.Is(err, ErrRevocation) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
