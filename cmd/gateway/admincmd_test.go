@@ -146,6 +146,21 @@ func TestOperatorCommands(t *testing.T) {
 	}
 	succeed(t, nil, "workspace", "delete", "team", "--data-dir", dir)
 
+	key := strings.TrimSpace(succeed(t, nil, "key", "create", "--name", "mail", "--kind", "agent", "--workspace", "demo", "--impl", "mail", "--spec", "*", "--data-dir", dir))
+	keyed := begin(t, nil, "connect", "--data-dir", dir, "--token", key, "--as", "ag::demo::mail::1")
+	keyed.stderr.wait(t, "connected as ag::demo::mail::1")
+	if rows := rowsOf(t, dir, "key", "list"); len(rows) != 1 || rows[0]["name"] != "mail" || strings.Contains(fmt.Sprint(rows), key) {
+		t.Errorf("keys: %v", rows)
+	}
+	succeed(t, nil, "key", "revoke", "mail", "--data-dir", dir)
+	if code := <-keyed.exit; code != 1 {
+		t.Errorf("who had the revoked key ended with exit %d\n%s", code, keyed.stderr)
+	}
+	failing(t, 1, "there is no such key", "key", "revoke", "none", "--data-dir", dir)
+	token := strings.TrimSpace(succeed(t, nil, "token", "create", "--data-dir", dir, "--kind", "agent", "--workspace", "demo", "--impl", "echo", "--spec", "2"))
+	succeed(t, nil, "token", "revoke", token, "--data-dir", dir)
+	failing(t, 1, "", "connect", "--data-dir", dir, "--token", token, "--as", "ag::demo::echo::2")
+
 	// What makes no sense is refused before anything is asked.
 	for _, args := range [][]string{
 		{"sessions", "kick"},
@@ -159,6 +174,9 @@ func TestOperatorCommands(t *testing.T) {
 		{"audit", "list", "--limit", "0"},
 		{"rule", "add", "perhaps", "--principal", "*", "--address", "*"},
 		{"rule", "add", "deny"},
+		{"key", "create", "--name", "x", "--kind", "agent"},
+		{"key", "create", "--name", "x", "--kind", "operator", "--ttl", "soon"},
+		{"token", "revoke", "--user", "u", "--subject", "s"},
 		{"sessions", "list", "--output", "xml"},
 		{"sessions", "list", "--addr", "http://127.0.0.1:1"},
 		{"sessions", "list", "--timeout", "soon"},

@@ -20,6 +20,7 @@ var noContext = context.Background()
 type tokenCmd struct {
 	Create  tokenCreateCmd  `cmd:"" help:"Print a credential, and nothing else, on standard output."`
 	Inspect tokenInspectCmd `cmd:"" help:"Show what a credential says, and whether it is good."`
+	Revoke  tokenRevokeCmd  `cmd:"" help:"Take credentials back before they expire; sessions that go on them end, on every gateway."`
 }
 
 // identityFlags name a principal part by part.
@@ -122,23 +123,32 @@ func (c *tokenCreateCmd) Run(p *program) error {
 	return err
 }
 
+// tokenText is a token as a command got it; - and nothing read it from standard
+// input.
+func tokenText(p *program, token string) (string, error) {
+	if token == "" || token == "-" {
+		data, err := io.ReadAll(io.LimitReader(p.stdin, 2*auth.MaxToken))
+		if err != nil {
+			return "", err
+		}
+		token = string(data)
+	}
+	token = strings.TrimPrefix(strings.TrimSpace(token), "Bearer ")
+	if token == "" {
+		return "", usagef("no token; give it as an argument or on standard input")
+	}
+	return token, nil
+}
+
 type tokenInspectCmd struct {
 	Token string `arg:"" optional:"" help:"The credential; - or nothing reads it from standard input, which keeps it out of the process list."`
 	keyFlags
 }
 
 func (c *tokenInspectCmd) Run(p *program) error {
-	token := c.Token
-	if token == "" || token == "-" {
-		data, err := io.ReadAll(io.LimitReader(p.stdin, 2*auth.MaxToken))
-		if err != nil {
-			return err
-		}
-		token = string(data)
-	}
-	token = strings.TrimPrefix(strings.TrimSpace(token), "Bearer ")
-	if token == "" {
-		return usagef("no token; give it as an argument or on standard input")
+	token, err := tokenText(p, c.Token)
+	if err != nil {
+		return err
 	}
 	// Without any key there is still something to show.
 	keys, keyErr := c.load(p)

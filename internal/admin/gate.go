@@ -25,6 +25,8 @@ type Operator struct {
 	Name string
 	// ExpiresAt is when the credential does; zero is never.
 	ExpiresAt time.Time
+
+	credential *auth.Credential
 }
 
 type operatorKey struct{}
@@ -94,7 +96,7 @@ func (g *Gate) open(ctx context.Context, shown auth.Shown) (context.Context, con
 	if !credential.IsOperator() {
 		return nil, nil, status.Errorf(codes.PermissionDenied, "the credential is of kind %s; operator commands need one of kind operator", credential.Kind)
 	}
-	o := Operator{Name: credential.Subject, ExpiresAt: credential.ExpiresAt}
+	o := Operator{Name: credential.Subject, ExpiresAt: credential.ExpiresAt, credential: credential}
 	if o.Name == "" {
 		o.Name = credential.ID
 	}

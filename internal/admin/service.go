@@ -11,6 +11,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/audit"
+	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/peers"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
@@ -52,6 +53,12 @@ type Options struct {
 	Leases   Leases
 	Rules    Rules
 	Spaces   Spaces
+	// Credentials makes and revokes API keys and revokes tokens; nil: this
+	// gateway keeps none.
+	Credentials Credentials
+	// Revoked says whether an operator's credential counts no more; nil: all
+	// count until they expire.
+	Revoked func(*auth.Credential) error
 	Members  acl.Members
 	Finder   *where.Finder
 	// Name is this gateway's.
@@ -85,6 +92,9 @@ func New(o Options) *Service {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Revoked == nil {
+		o.Revoked = func(*auth.Credential) error { return nil }
 	}
 	s := &Service{o: o, began: o.Now()}
 	s.closing, s.close = context.WithCancel(context.Background())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,7 +15,12 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/audit"
+	"github.com/aether-gateway/gateway/internal/auth"
 )
+
+// recheckEvery is how often a stream looks whether its operator's credential
+// still counts.
+const recheckEvery = time.Second
 
 // Tail implements the service. Every gateway reads every partition, so the one
 // that is asked shows all.
@@ -39,14 +45,20 @@ func (s *Service) Tail(r *adminv1.TailRequest, st grpc.ServerStreamingServer[adm
 		return err
 	}
 	for {
-		m, dropped, err := o.Next(ctx)
-		switch {
+		waiting, cancel := context.WithTimeout(ctx, recheckEvery)
+		m, dropped, err := o.Next(waiting)
+		cancel()
+		switch revoked := s.o.Revoked(operatorOf(ctx).credential); {
 		case s.closing.Err() != nil:
 			return status.Error(codes.Unavailable, "the gateway is shutting down; ask another")
-		case errors.Is(err, context.DeadlineExceeded):
+		case revoked != nil:
+			return status.Error(auth.Code(revoked), revoked.Error())
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return status.Error(codes.Unauthenticated, "the credential has expired")
+		case ctx.Err() != nil:
+			return status.FromContextError(ctx.Err()).Err()
 		case err != nil:
-			return status.FromContextError(err).Err()
+			continue
 		}
 		stored, err := storedMessage(m.Envelope, m.Position)
 		if err != nil {

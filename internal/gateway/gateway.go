@@ -163,7 +163,13 @@ func New(o Options) *Gateway {
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder,
 	})
+	var keys admin.Credentials
+	revoked := func(*auth.Credential) error { return nil }
+	if g.Trust != nil {
+		keys, revoked = g.Trust, func(c *auth.Credential) error { return g.Trust.Revoked(c, "") }
+	}
 	g.Admin = admin.New(admin.Options{
+		Credentials: keys, Revoked: revoked,
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
 		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Spaces: g.Router, Members: g.Router.Members(),
 	})

@@ -1362,6 +1362,575 @@ func (x *ReplayMailResponse) GetPosition() uint64 {
 	return 0
 }
 
+// Key is an API key, without the key itself.
+type Key struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	KeyId string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	// For people; need not be unique.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// As of a token: agent, task, user, operator and so on.
+	Kind           string   `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Workspaces     []string `protobuf:"bytes,4,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
+	Implementation string   `protobuf:"bytes,5,opt,name=implementation,proto3" json:"implementation,omitempty"`
+	Specifier      string   `protobuf:"bytes,6,opt,name=specifier,proto3" json:"specifier,omitempty"`
+	User           string   `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
+	Subject        string   `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
+	Roles          []string `protobuf:"bytes,9,rep,name=roles,proto3" json:"roles,omitempty"`
+	CreatedBy      string   `protobuf:"bytes,10,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt      int64    `protobuf:"varint,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// 0: never.
+	ExpiresAt int64 `protobuf:"varint,12,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// 0: it is not revoked.
+	RevokedAt int64  `protobuf:"varint,13,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	RevokedBy string `protobuf:"bytes,14,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
+	// To the minute; 0: not yet.
+	UsedAt        int64 `protobuf:"varint,15,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Key) Reset() {
+	*x = Key{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Key) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Key) ProtoMessage() {}
+
+func (x *Key) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Key.ProtoReflect.Descriptor instead.
+func (*Key) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Key) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *Key) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Key) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Key) GetWorkspaces() []string {
+	if x != nil {
+		return x.Workspaces
+	}
+	return nil
+}
+
+func (x *Key) GetImplementation() string {
+	if x != nil {
+		return x.Implementation
+	}
+	return ""
+}
+
+func (x *Key) GetSpecifier() string {
+	if x != nil {
+		return x.Specifier
+	}
+	return ""
+}
+
+func (x *Key) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Key) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Key) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *Key) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Key) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *Key) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *Key) GetRevokedAt() int64 {
+	if x != nil {
+		return x.RevokedAt
+	}
+	return 0
+}
+
+func (x *Key) GetRevokedBy() string {
+	if x != nil {
+		return x.RevokedBy
+	}
+	return ""
+}
+
+func (x *Key) GetUsedAt() int64 {
+	if x != nil {
+		return x.UsedAt
+	}
+	return 0
+}
+
+// CreateKeyRequest says what the key is to prove.
+type CreateKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name and what it proves; the rest is ignored, but expires_at.
+	Key           *Key `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateKeyRequest) Reset() {
+	*x = CreateKeyRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateKeyRequest) ProtoMessage() {}
+
+func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateKeyRequest.ProtoReflect.Descriptor instead.
+func (*CreateKeyRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CreateKeyRequest) GetKey() *Key {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// CreateKeyResponse is the key. It must not be logged.
+type CreateKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ApiKey        string                 `protobuf:"bytes,1,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
+	Key           *Key                   `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateKeyResponse) Reset() {
+	*x = CreateKeyResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateKeyResponse) ProtoMessage() {}
+
+func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateKeyResponse.ProtoReflect.Descriptor instead.
+func (*CreateKeyResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CreateKeyResponse) GetApiKey() string {
+	if x != nil {
+		return x.ApiKey
+	}
+	return ""
+}
+
+func (x *CreateKeyResponse) GetKey() *Key {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// ListKeysRequest asks for a page of the keys.
+type ListKeysRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysRequest) Reset() {
+	*x = ListKeysRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysRequest) ProtoMessage() {}
+
+func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
+func (*ListKeysRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListKeysRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListKeysRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListKeysResponse is a page of the keys.
+type ListKeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          []*Key                 `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysResponse) Reset() {
+	*x = ListKeysResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysResponse) ProtoMessage() {}
+
+func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
+func (*ListKeysResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListKeysResponse) GetKeys() []*Key {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ListKeysResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RevokeKeyRequest names a key.
+type RevokeKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id, or its name if no other key has it.
+	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeKeyRequest) Reset() {
+	*x = RevokeKeyRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeKeyRequest) ProtoMessage() {}
+
+func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
+func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RevokeKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// RevokeKeyResponse is the key that was revoked.
+type RevokeKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeKeyResponse) Reset() {
+	*x = RevokeKeyResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeKeyResponse) ProtoMessage() {}
+
+func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeKeyResponse.ProtoReflect.Descriptor instead.
+func (*RevokeKeyResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *RevokeKeyResponse) GetKey() *Key {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// RevokeRequest says which credentials count no more.
+type RevokeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// token, subject, user or identity.
+	What string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	// The token's id or fingerprint, the subject, the user, or the identity.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// When the last credential that this concerns has expired, so that the revocation
+	// may be forgotten; 0: it is kept.
+	Until         int64  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeRequest) Reset() {
+	*x = RevokeRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeRequest) ProtoMessage() {}
+
+func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
+func (*RevokeRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RevokeRequest) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *RevokeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RevokeRequest) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *RevokeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RevokeResponse says that it is recorded.
+type RevokeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeResponse) Reset() {
+	*x = RevokeResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeResponse) ProtoMessage() {}
+
+func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
+func (*RevokeResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
 // Workspace is one that exists.
 type Workspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1374,7 +1943,7 @@ type Workspace struct {
 
 func (x *Workspace) Reset() {
 	*x = Workspace{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1955,7 @@ func (x *Workspace) String() string {
 func (*Workspace) ProtoMessage() {}
 
 func (x *Workspace) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1968,7 @@ func (x *Workspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
 func (*Workspace) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Workspace) GetName() string {
@@ -1433,7 +2002,7 @@ type CreateWorkspaceRequest struct {
 
 func (x *CreateWorkspaceRequest) Reset() {
 	*x = CreateWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +2014,7 @@ func (x *CreateWorkspaceRequest) String() string {
 func (*CreateWorkspaceRequest) ProtoMessage() {}
 
 func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +2027,7 @@ func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateWorkspaceRequest) GetName() string {
@@ -1480,7 +2049,7 @@ type CreateWorkspaceResponse struct {
 
 func (x *CreateWorkspaceResponse) Reset() {
 	*x = CreateWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +2061,7 @@ func (x *CreateWorkspaceResponse) String() string {
 func (*CreateWorkspaceResponse) ProtoMessage() {}
 
 func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +2074,7 @@ func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateWorkspaceResponse) GetWorkspace() *Workspace {
@@ -1534,7 +2103,7 @@ type ListWorkspacesRequest struct {
 
 func (x *ListWorkspacesRequest) Reset() {
 	*x = ListWorkspacesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +2115,7 @@ func (x *ListWorkspacesRequest) String() string {
 func (*ListWorkspacesRequest) ProtoMessage() {}
 
 func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +2128,7 @@ func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListWorkspacesRequest) GetPageSize() int32 {
@@ -1587,7 +2156,7 @@ type ListWorkspacesResponse struct {
 
 func (x *ListWorkspacesResponse) Reset() {
 	*x = ListWorkspacesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +2168,7 @@ func (x *ListWorkspacesResponse) String() string {
 func (*ListWorkspacesResponse) ProtoMessage() {}
 
 func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +2181,7 @@ func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListWorkspacesResponse) GetWorkspaces() []*Workspace {
@@ -1639,7 +2208,7 @@ type DeleteWorkspaceRequest struct {
 
 func (x *DeleteWorkspaceRequest) Reset() {
 	*x = DeleteWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +2220,7 @@ func (x *DeleteWorkspaceRequest) String() string {
 func (*DeleteWorkspaceRequest) ProtoMessage() {}
 
 func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +2233,7 @@ func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteWorkspaceRequest) GetName() string {
@@ -1683,7 +2252,7 @@ type DeleteWorkspaceResponse struct {
 
 func (x *DeleteWorkspaceResponse) Reset() {
 	*x = DeleteWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +2264,7 @@ func (x *DeleteWorkspaceResponse) String() string {
 func (*DeleteWorkspaceResponse) ProtoMessage() {}
 
 func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +2277,7 @@ func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 // Member is a user as far as one workspace is concerned.
@@ -1728,7 +2297,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +2309,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +2322,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Member) GetWorkspace() string {
@@ -1804,7 +2373,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +2385,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +2398,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListMembersRequest) GetWorkspace() string {
@@ -1864,7 +2433,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2445,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2458,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -1919,7 +2488,7 @@ type RuleMemberRequest struct {
 
 func (x *RuleMemberRequest) Reset() {
 	*x = RuleMemberRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2500,7 @@ func (x *RuleMemberRequest) String() string {
 func (*RuleMemberRequest) ProtoMessage() {}
 
 func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2513,7 @@ func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberRequest.ProtoReflect.Descriptor instead.
 func (*RuleMemberRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RuleMemberRequest) GetWorkspace() string {
@@ -1977,7 +2546,7 @@ type RuleMemberResponse struct {
 
 func (x *RuleMemberResponse) Reset() {
 	*x = RuleMemberResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2558,7 @@ func (x *RuleMemberResponse) String() string {
 func (*RuleMemberResponse) ProtoMessage() {}
 
 func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2571,7 @@ func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberResponse.ProtoReflect.Descriptor instead.
 func (*RuleMemberResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 // Rule refines who may do what. A denial always wins.
@@ -2028,7 +2597,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2609,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2622,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Rule) GetId() int64 {
@@ -2129,7 +2698,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2710,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2723,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -2177,7 +2746,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2758,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2771,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AddRuleResponse) GetRule() *Rule {
@@ -2240,7 +2809,7 @@ type RuleWarning struct {
 
 func (x *RuleWarning) Reset() {
 	*x = RuleWarning{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2821,7 @@ func (x *RuleWarning) String() string {
 func (*RuleWarning) ProtoMessage() {}
 
 func (x *RuleWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2834,7 @@ func (x *RuleWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleWarning.ProtoReflect.Descriptor instead.
 func (*RuleWarning) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RuleWarning) GetCode() string {
@@ -2301,7 +2870,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2882,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2895,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListRulesRequest) GetPageSize() int32 {
@@ -2354,7 +2923,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2935,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2948,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -2406,7 +2975,7 @@ type RemoveRuleRequest struct {
 
 func (x *RemoveRuleRequest) Reset() {
 	*x = RemoveRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2987,7 @@ func (x *RemoveRuleRequest) String() string {
 func (*RemoveRuleRequest) ProtoMessage() {}
 
 func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +3000,7 @@ func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemoveRuleRequest) GetId() int64 {
@@ -2451,7 +3020,7 @@ type RemoveRuleResponse struct {
 
 func (x *RemoveRuleResponse) Reset() {
 	*x = RemoveRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +3032,7 @@ func (x *RemoveRuleResponse) String() string {
 func (*RemoveRuleResponse) ProtoMessage() {}
 
 func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +3045,7 @@ func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RemoveRuleResponse) GetRule() *Rule {
@@ -2501,7 +3070,7 @@ type ExplainSendRequest struct {
 
 func (x *ExplainSendRequest) Reset() {
 	*x = ExplainSendRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +3082,7 @@ func (x *ExplainSendRequest) String() string {
 func (*ExplainSendRequest) ProtoMessage() {}
 
 func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +3095,7 @@ func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendRequest.ProtoReflect.Descriptor instead.
 func (*ExplainSendRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainSendRequest) GetIdentity() string {
@@ -2567,7 +3136,7 @@ type ExplainSendResponse struct {
 
 func (x *ExplainSendResponse) Reset() {
 	*x = ExplainSendResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +3148,7 @@ func (x *ExplainSendResponse) String() string {
 func (*ExplainSendResponse) ProtoMessage() {}
 
 func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +3161,7 @@ func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendResponse.ProtoReflect.Descriptor instead.
 func (*ExplainSendResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainSendResponse) GetAllowed() bool {
@@ -2648,7 +3217,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +3229,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +3242,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListAuditRequest) GetKind() string {
@@ -2722,7 +3291,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +3303,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +3316,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -2789,7 +3358,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +3370,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +3383,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AuditRecord) GetAtMs() int64 {
@@ -2999,7 +3568,53 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bsince_ms\x18\x03 \x01(\x03H\x00R\asinceMsB\a\n" +
 	"\x05start\"0\n" +
 	"\x12ReplayMailResponse\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"]\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\xa2\x03\n" +
+	"\x03Key\x12\x15\n" +
+	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1e\n" +
+	"\n" +
+	"workspaces\x18\x04 \x03(\tR\n" +
+	"workspaces\x12&\n" +
+	"\x0eimplementation\x18\x05 \x01(\tR\x0eimplementation\x12\x1c\n" +
+	"\tspecifier\x18\x06 \x01(\tR\tspecifier\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x18\n" +
+	"\asubject\x18\b \x01(\tR\asubject\x12\x14\n" +
+	"\x05roles\x18\t \x03(\tR\x05roles\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\n" +
+	" \x01(\tR\tcreatedBy\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\v \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\f \x01(\x03R\texpiresAt\x12\x1d\n" +
+	"\n" +
+	"revoked_at\x18\r \x01(\x03R\trevokedAt\x12\x1d\n" +
+	"\n" +
+	"revoked_by\x18\x0e \x01(\tR\trevokedBy\x12\x17\n" +
+	"\aused_at\x18\x0f \x01(\x03R\x06usedAt\":\n" +
+	"\x10CreateKeyRequest\x12&\n" +
+	"\x03key\x18\x01 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\"T\n" +
+	"\x11CreateKeyResponse\x12\x17\n" +
+	"\aapi_key\x18\x01 \x01(\tR\x06apiKey\x12&\n" +
+	"\x03key\x18\x02 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\"M\n" +
+	"\x0fListKeysRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"d\n" +
+	"\x10ListKeysResponse\x12(\n" +
+	"\x04keys\x18\x01 \x03(\v2\x14.aether.admin.v1.KeyR\x04keys\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"$\n" +
+	"\x10RevokeKeyRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\";\n" +
+	"\x11RevokeKeyResponse\x12&\n" +
+	"\x03key\x18\x01 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\"a\n" +
+	"\rRevokeRequest\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x10\n" +
+	"\x0eRevokeResponse\"]\n" +
 	"\tWorkspace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -3108,7 +3723,7 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x03R\x05count2\xb6\f\n" +
+	" \x01(\x03R\x05count2\xfa\x0e\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
@@ -3119,7 +3734,11 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bPeekMail\x12 .aether.admin.v1.PeekMailRequest\x1a!.aether.admin.v1.PeekMailResponse\x12O\n" +
 	"\bSkipMail\x12 .aether.admin.v1.SkipMailRequest\x1a!.aether.admin.v1.SkipMailResponse\x12U\n" +
 	"\n" +
-	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12d\n" +
+	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12R\n" +
+	"\tCreateKey\x12!.aether.admin.v1.CreateKeyRequest\x1a\".aether.admin.v1.CreateKeyResponse\x12O\n" +
+	"\bListKeys\x12 .aether.admin.v1.ListKeysRequest\x1a!.aether.admin.v1.ListKeysResponse\x12R\n" +
+	"\tRevokeKey\x12!.aether.admin.v1.RevokeKeyRequest\x1a\".aether.admin.v1.RevokeKeyResponse\x12I\n" +
+	"\x06Revoke\x12\x1e.aether.admin.v1.RevokeRequest\x1a\x1f.aether.admin.v1.RevokeResponse\x12d\n" +
 	"\x0fCreateWorkspace\x12'.aether.admin.v1.CreateWorkspaceRequest\x1a(.aether.admin.v1.CreateWorkspaceResponse\x12a\n" +
 	"\x0eListWorkspaces\x12&.aether.admin.v1.ListWorkspacesRequest\x1a'.aether.admin.v1.ListWorkspacesResponse\x12d\n" +
 	"\x0fDeleteWorkspace\x12'.aether.admin.v1.DeleteWorkspaceRequest\x1a(.aether.admin.v1.DeleteWorkspaceResponse\x12X\n" +
@@ -3145,7 +3764,7 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*ServerInfoRequest)(nil),       // 0: aether.admin.v1.ServerInfoRequest
 	(*ServerInfoResponse)(nil),      // 1: aether.admin.v1.ServerInfoResponse
@@ -3166,91 +3785,112 @@ var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*SkipMailResponse)(nil),        // 16: aether.admin.v1.SkipMailResponse
 	(*ReplayMailRequest)(nil),       // 17: aether.admin.v1.ReplayMailRequest
 	(*ReplayMailResponse)(nil),      // 18: aether.admin.v1.ReplayMailResponse
-	(*Workspace)(nil),               // 19: aether.admin.v1.Workspace
-	(*CreateWorkspaceRequest)(nil),  // 20: aether.admin.v1.CreateWorkspaceRequest
-	(*CreateWorkspaceResponse)(nil), // 21: aether.admin.v1.CreateWorkspaceResponse
-	(*ListWorkspacesRequest)(nil),   // 22: aether.admin.v1.ListWorkspacesRequest
-	(*ListWorkspacesResponse)(nil),  // 23: aether.admin.v1.ListWorkspacesResponse
-	(*DeleteWorkspaceRequest)(nil),  // 24: aether.admin.v1.DeleteWorkspaceRequest
-	(*DeleteWorkspaceResponse)(nil), // 25: aether.admin.v1.DeleteWorkspaceResponse
-	(*Member)(nil),                  // 26: aether.admin.v1.Member
-	(*ListMembersRequest)(nil),      // 27: aether.admin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),     // 28: aether.admin.v1.ListMembersResponse
-	(*RuleMemberRequest)(nil),       // 29: aether.admin.v1.RuleMemberRequest
-	(*RuleMemberResponse)(nil),      // 30: aether.admin.v1.RuleMemberResponse
-	(*Rule)(nil),                    // 31: aether.admin.v1.Rule
-	(*AddRuleRequest)(nil),          // 32: aether.admin.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),         // 33: aether.admin.v1.AddRuleResponse
-	(*RuleWarning)(nil),             // 34: aether.admin.v1.RuleWarning
-	(*ListRulesRequest)(nil),        // 35: aether.admin.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),       // 36: aether.admin.v1.ListRulesResponse
-	(*RemoveRuleRequest)(nil),       // 37: aether.admin.v1.RemoveRuleRequest
-	(*RemoveRuleResponse)(nil),      // 38: aether.admin.v1.RemoveRuleResponse
-	(*ExplainSendRequest)(nil),      // 39: aether.admin.v1.ExplainSendRequest
-	(*ExplainSendResponse)(nil),     // 40: aether.admin.v1.ExplainSendResponse
-	(*ListAuditRequest)(nil),        // 41: aether.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),       // 42: aether.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),             // 43: aether.admin.v1.AuditRecord
-	nil,                             // 44: aether.admin.v1.StoredMessage.MetadataEntry
+	(*Key)(nil),                     // 19: aether.admin.v1.Key
+	(*CreateKeyRequest)(nil),        // 20: aether.admin.v1.CreateKeyRequest
+	(*CreateKeyResponse)(nil),       // 21: aether.admin.v1.CreateKeyResponse
+	(*ListKeysRequest)(nil),         // 22: aether.admin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),        // 23: aether.admin.v1.ListKeysResponse
+	(*RevokeKeyRequest)(nil),        // 24: aether.admin.v1.RevokeKeyRequest
+	(*RevokeKeyResponse)(nil),       // 25: aether.admin.v1.RevokeKeyResponse
+	(*RevokeRequest)(nil),           // 26: aether.admin.v1.RevokeRequest
+	(*RevokeResponse)(nil),          // 27: aether.admin.v1.RevokeResponse
+	(*Workspace)(nil),               // 28: aether.admin.v1.Workspace
+	(*CreateWorkspaceRequest)(nil),  // 29: aether.admin.v1.CreateWorkspaceRequest
+	(*CreateWorkspaceResponse)(nil), // 30: aether.admin.v1.CreateWorkspaceResponse
+	(*ListWorkspacesRequest)(nil),   // 31: aether.admin.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),  // 32: aether.admin.v1.ListWorkspacesResponse
+	(*DeleteWorkspaceRequest)(nil),  // 33: aether.admin.v1.DeleteWorkspaceRequest
+	(*DeleteWorkspaceResponse)(nil), // 34: aether.admin.v1.DeleteWorkspaceResponse
+	(*Member)(nil),                  // 35: aether.admin.v1.Member
+	(*ListMembersRequest)(nil),      // 36: aether.admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),     // 37: aether.admin.v1.ListMembersResponse
+	(*RuleMemberRequest)(nil),       // 38: aether.admin.v1.RuleMemberRequest
+	(*RuleMemberResponse)(nil),      // 39: aether.admin.v1.RuleMemberResponse
+	(*Rule)(nil),                    // 40: aether.admin.v1.Rule
+	(*AddRuleRequest)(nil),          // 41: aether.admin.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),         // 42: aether.admin.v1.AddRuleResponse
+	(*RuleWarning)(nil),             // 43: aether.admin.v1.RuleWarning
+	(*ListRulesRequest)(nil),        // 44: aether.admin.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),       // 45: aether.admin.v1.ListRulesResponse
+	(*RemoveRuleRequest)(nil),       // 46: aether.admin.v1.RemoveRuleRequest
+	(*RemoveRuleResponse)(nil),      // 47: aether.admin.v1.RemoveRuleResponse
+	(*ExplainSendRequest)(nil),      // 48: aether.admin.v1.ExplainSendRequest
+	(*ExplainSendResponse)(nil),     // 49: aether.admin.v1.ExplainSendResponse
+	(*ListAuditRequest)(nil),        // 50: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),       // 51: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),             // 52: aether.admin.v1.AuditRecord
+	nil,                             // 53: aether.admin.v1.StoredMessage.MetadataEntry
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
 	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
 	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
-	44, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	53, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
 	12, // 4: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
 	9,  // 5: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
-	19, // 6: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
-	19, // 7: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
-	26, // 8: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
-	31, // 9: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
-	31, // 10: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	34, // 11: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
-	31, // 12: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
-	31, // 13: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	31, // 14: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
-	43, // 15: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
-	0,  // 16: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	3,  // 17: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
-	5,  // 18: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
-	7,  // 19: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
-	10, // 20: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
-	13, // 21: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
-	15, // 22: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
-	17, // 23: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
-	20, // 24: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
-	22, // 25: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
-	24, // 26: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
-	27, // 27: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
-	29, // 28: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
-	32, // 29: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
-	35, // 30: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
-	37, // 31: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
-	39, // 32: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
-	41, // 33: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	1,  // 34: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 35: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 36: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 37: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 38: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	14, // 39: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	16, // 40: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	18, // 41: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	21, // 42: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
-	23, // 43: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
-	25, // 44: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
-	28, // 45: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
-	30, // 46: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
-	33, // 47: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	36, // 48: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	38, // 49: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	40, // 50: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	42, // 51: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	34, // [34:52] is the sub-list for method output_type
-	16, // [16:34] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	19, // 6: aether.admin.v1.CreateKeyRequest.key:type_name -> aether.admin.v1.Key
+	19, // 7: aether.admin.v1.CreateKeyResponse.key:type_name -> aether.admin.v1.Key
+	19, // 8: aether.admin.v1.ListKeysResponse.keys:type_name -> aether.admin.v1.Key
+	19, // 9: aether.admin.v1.RevokeKeyResponse.key:type_name -> aether.admin.v1.Key
+	28, // 10: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
+	28, // 11: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
+	35, // 12: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
+	40, // 13: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
+	40, // 14: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	43, // 15: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
+	40, // 16: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
+	40, // 17: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	40, // 18: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
+	52, // 19: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
+	0,  // 20: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 21: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 22: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 23: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	10, // 24: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	13, // 25: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	15, // 26: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	17, // 27: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	20, // 28: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
+	22, // 29: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
+	24, // 30: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
+	26, // 31: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
+	29, // 32: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
+	31, // 33: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
+	33, // 34: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
+	36, // 35: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
+	38, // 36: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
+	41, // 37: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
+	44, // 38: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
+	46, // 39: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
+	48, // 40: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
+	50, // 41: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	1,  // 42: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 43: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 44: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 45: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 46: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	14, // 47: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	16, // 48: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	18, // 49: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	21, // 50: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
+	23, // 51: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
+	25, // 52: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
+	27, // 53: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
+	30, // 54: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	32, // 55: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	34, // 56: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	37, // 57: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	39, // 58: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	42, // 59: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	45, // 60: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	47, // 61: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	49, // 62: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	51, // 63: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	42, // [42:64] is the sub-list for method output_type
+	20, // [20:42] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -3273,7 +3913,7 @@ func file_aether_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

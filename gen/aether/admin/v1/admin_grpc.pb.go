@@ -34,6 +34,10 @@ const (
 	Admin_PeekMail_FullMethodName        = "/aether.admin.v1.Admin/PeekMail"
 	Admin_SkipMail_FullMethodName        = "/aether.admin.v1.Admin/SkipMail"
 	Admin_ReplayMail_FullMethodName      = "/aether.admin.v1.Admin/ReplayMail"
+	Admin_CreateKey_FullMethodName       = "/aether.admin.v1.Admin/CreateKey"
+	Admin_ListKeys_FullMethodName        = "/aether.admin.v1.Admin/ListKeys"
+	Admin_RevokeKey_FullMethodName       = "/aether.admin.v1.Admin/RevokeKey"
+	Admin_Revoke_FullMethodName          = "/aether.admin.v1.Admin/Revoke"
 	Admin_CreateWorkspace_FullMethodName = "/aether.admin.v1.Admin/CreateWorkspace"
 	Admin_ListWorkspaces_FullMethodName  = "/aether.admin.v1.Admin/ListWorkspaces"
 	Admin_DeleteWorkspace_FullMethodName = "/aether.admin.v1.Admin/DeleteWorkspace"
@@ -75,6 +79,16 @@ type AdminClient interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(ctx context.Context, in *ReplayMailRequest, opts ...grpc.CallOption) (*ReplayMailResponse, error)
+	// CreateKey makes an API key, which is shown this once.
+	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
+	// ListKeys lists the API keys, without the keys, in the order in which they were made.
+	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
+	// RevokeKey makes an API key worthless: sessions that go on it end, on every gateway
+	// within two seconds. NOT_FOUND: there is none.
+	RevokeKey(ctx context.Context, in *RevokeKeyRequest, opts ...grpc.CallOption) (*RevokeKeyResponse, error)
+	// Revoke takes credentials back before they expire: one token, or all of a subject, a
+	// user or an identity that were issued by now.
+	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
 	// CreateWorkspace creates a workspace; one that exists stays as it is.
 	CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error)
 	// ListWorkspaces lists the workspaces that exist, by name.
@@ -190,6 +204,46 @@ func (c *adminClient) ReplayMail(ctx context.Context, in *ReplayMailRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReplayMailResponse)
 	err := c.cc.Invoke(ctx, Admin_ReplayMail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateKeyResponse)
+	err := c.cc.Invoke(ctx, Admin_CreateKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListKeysResponse)
+	err := c.cc.Invoke(ctx, Admin_ListKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest, opts ...grpc.CallOption) (*RevokeKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeKeyResponse)
+	err := c.cc.Invoke(ctx, Admin_RevokeKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeResponse)
+	err := c.cc.Invoke(ctx, Admin_Revoke_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -325,6 +379,16 @@ type AdminServer interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error)
+	// CreateKey makes an API key, which is shown this once.
+	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
+	// ListKeys lists the API keys, without the keys, in the order in which they were made.
+	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
+	// RevokeKey makes an API key worthless: sessions that go on it end, on every gateway
+	// within two seconds. NOT_FOUND: there is none.
+	RevokeKey(context.Context, *RevokeKeyRequest) (*RevokeKeyResponse, error)
+	// Revoke takes credentials back before they expire: one token, or all of a subject, a
+	// user or an identity that were issued by now.
+	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
 	// CreateWorkspace creates a workspace; one that exists stays as it is.
 	CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error)
 	// ListWorkspaces lists the workspaces that exist, by name.
@@ -380,6 +444,18 @@ func (UnimplementedAdminServer) SkipMail(context.Context, *SkipMailRequest) (*Sk
 }
 func (UnimplementedAdminServer) ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReplayMail not implemented")
+}
+func (UnimplementedAdminServer) CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateKey not implemented")
+}
+func (UnimplementedAdminServer) ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListKeys not implemented")
+}
+func (UnimplementedAdminServer) RevokeKey(context.Context, *RevokeKeyRequest) (*RevokeKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeKey not implemented")
+}
+func (UnimplementedAdminServer) Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Revoke not implemented")
 }
 func (UnimplementedAdminServer) CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateWorkspace not implemented")
@@ -565,6 +641,78 @@ func _Admin_ReplayMail_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServer).ReplayMail(ctx, req.(*ReplayMailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_CreateKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).CreateKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_CreateKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).CreateKey(ctx, req.(*CreateKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListKeys(ctx, req.(*ListKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_RevokeKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RevokeKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RevokeKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RevokeKey(ctx, req.(*RevokeKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Revoke_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Revoke(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Revoke_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Revoke(ctx, req.(*RevokeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -783,6 +931,22 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReplayMail",
 			Handler:    _Admin_ReplayMail_Handler,
+		},
+		{
+			MethodName: "CreateKey",
+			Handler:    _Admin_CreateKey_Handler,
+		},
+		{
+			MethodName: "ListKeys",
+			Handler:    _Admin_ListKeys_Handler,
+		},
+		{
+			MethodName: "RevokeKey",
+			Handler:    _Admin_RevokeKey_Handler,
+		},
+		{
+			MethodName: "Revoke",
+			Handler:    _Admin_Revoke_Handler,
 		},
 		{
 			MethodName: "CreateWorkspace",

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/config"
+)
+
+type keyCmd struct {
+	Create keyCreateCmd `cmd:"" help:"Make an API key, and print it, and nothing else, on standard output. It is shown this once."`
+	List   keyListCmd   `cmd:"" help:"List the API keys, without the keys."`
+	Revoke keyRevokeCmd `cmd:"" help:"Make an API key worthless; the sessions that go on it end, on every gateway."`
+}
+
+type keyCreateCmd struct {
+	Name string `required:"" placeholder:"NAME" help:"What the key is for, for people."`
+	identityFlags
+	TTL     string   `name:"ttl" placeholder:"DURATION" help:"How long it is valid, such as 90d (default: without end; a user's key needs one)."`
+	Subject string   `placeholder:"SUB" help:"Whom it is issued to, for the audit (default: the principal)."`
+	Role    []string `sep:"none" placeholder:"R" help:"A role, for rules; may be given several times."`
+	adminFlags
+}
+
+func (c *keyCreateCmd) Run(p *program) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	claims := c.claims()
+	key := &adminv1.Key{
+		Name: c.Name, Kind: claims.Kind, Workspaces: claims.Workspaces, Implementation: claims.Impl, Specifier: claims.Spec, User: claims.User,
+		Subject: c.Subject, Roles: c.Role,
+	}
+	if c.TTL != "" {
+		ttl, err := config.ParseDuration(c.TTL)
+		if err != nil || ttl < time.Second {
+			return usagef("--ttl: %q is no duration of at least a second", c.TTL)
+		}
+		key.ExpiresAt = time.Now().Add(ttl).Unix()
+	}
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	made, err := once(ctx, o, o.CreateKey, &adminv1.CreateKeyRequest{Key: key})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "key %s is made; it is shown this once\n", made.GetKey().GetKeyId())
+	_, err = fmt.Fprintln(p.stdout, made.GetApiKey())
+	return err
+}
+
+type keyListCmd struct {
+	outputFlag
+	adminFlags
+}
+
+func (c *keyListCmd) Run(p *program) error {
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	var all []*adminv1.Key
+	for request := (&adminv1.ListKeysRequest{}); ; {
+		page, err := once(ctx, o, o.ListKeys, request)
+		if err != nil {
+			return err
+		}
+		all = append(all, page.GetKeys()...)
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			return printKeys(p, c.Output, all)
+		}
+	}
+}
+
+func printKeys(p *program, output string, list []*adminv1.Key) error {
+	return table(p, output, list, []string{"KEY", "NAME", "KIND", "FOR", "WORKSPACES", "CREATED", "USED", "STATE"}, func(k *adminv1.Key) []string {
+		whom := k.GetUser()
+		if k.GetImplementation() != "" {
+			whom = k.GetImplementation() + "::" + k.GetSpecifier()
+		} else if whom == "" {
+			whom = k.GetSpecifier()
+		}
+		state := "good"
+		switch now := time.Now().Unix(); {
+		case k.GetRevokedAt() > 0:
+			state = "revoked"
+		case k.GetExpiresAt() > 0 && k.GetExpiresAt() <= now:
+			state = "expired"
+		case k.GetExpiresAt() > 0:
+			state = "until " + time.Unix(k.GetExpiresAt(), 0).UTC().Format(time.RFC3339)
+		}
+		return []string{
+			k.GetKeyId(), k.GetName(), k.GetKind(), whom, strings.Join(k.GetWorkspaces(), " "), ago(k.GetCreatedAt()), ago(k.GetUsedAt()), state,
+		}
+	})
+}
+
+type keyRevokeCmd struct {
+	Key string `arg:"" help:"The key's id, as key list shows it, or its name if no other good key has it."`
+	outputFlag
+	adminFlags
+}
+
+func (c *keyRevokeCmd) Run(p *program) error {
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	done, err := once(ctx, o, o.RevokeKey, &adminv1.RevokeKeyRequest{Key: c.Key})
+	if err != nil {
+		return err
+	}
+	if c.Output == "json" {
+		return table(p, c.Output, []*adminv1.Key{done.GetKey()}, nil, nil)
+	}
+	_, err = fmt.Fprintf(p.stdout, "key %s (%s) is revoked\n", done.GetKey().GetKeyId(), printable(done.GetKey().GetName()))
+	return err
+}
+
+type tokenRevokeCmd struct {
+	ID       string `arg:"" optional:"" name:"token-id" help:"A token's id (jti), as token inspect shows it; or the token itself, - to read it from standard input."`
+	Subject  string `placeholder:"SUB" help:"Instead: all credentials of this subject that were issued by now."`
+	User     string `placeholder:"USER" help:"Instead: all credentials of this user that were issued by now."`
+	Identity string `placeholder:"IDENTITY" help:"Instead: all credentials issued by now, as far as they are used for this identity."`
+	Reason   string `placeholder:"TEXT" help:"Why, for the audit."`
+	adminFlags
+}
+
+// Run takes credentials back.
+func (c *tokenRevokeCmd) Run(p *program) error {
+	given := 0
+	request := &adminv1.RevokeRequest{Reason: c.Reason}
+	for _, x := range []struct{ what, id string }{{"token", c.ID}, {"subject", c.Subject}, {"user", c.User}, {"identity", c.Identity}} {
+		if x.id != "" {
+			given++
+			request.What, request.Id = x.what, x.id
+		}
+	}
+	if given != 1 {
+		return usagef("say what to revoke: a token's id, --subject, --user or --identity, one of them")
+	}
+	if request.GetWhat() == "token" {
+		if err := c.token(p, request); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := c.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	if _, err := once(ctx, o, o.Revoke, request); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s %s is revoked\n", request.GetWhat(), printable(request.GetId()))
+	return err
+}
+
+// token makes an id of what may be the token itself, which stays here.
+func (c *tokenRevokeCmd) token(p *program, request *adminv1.RevokeRequest) error {
+	text, err := tokenText(p, c.ID)
+	if err != nil {
+		return err
+	}
+	request.Id = text
+	if strings.Count(text, ".") != 2 {
+		return nil
+	}
+	in, err := auth.Inspect(noContext, text, nil)
+	if err != nil {
+		return fmt.Errorf("the token cannot be read: %w", err)
+	}
+	if in.Claims.ID == "" {
+		return fmt.Errorf("the token has no id (jti): revoke its subject, user or identity instead")
+	}
+	request.Id = in.Claims.ID
+	if !in.Claims.ExpiresAt.IsZero() {
+		request.Until = in.Claims.ExpiresAt.Add(auth.MaxLeeway).Unix()
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/audit"
+	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/trust"
+)
+
+// Credentials are API keys and revocations: a [trust.Credentials].
+type Credentials interface {
+	CreateKey(ctx context.Context, n trust.NewKey) (text string, made trust.Key, err error)
+	ListKeys(ctx context.Context) ([]trust.Key, error)
+	RevokeKey(ctx context.Context, idOrName, by string) (trust.Key, error)
+	Revoke(ctx context.Context, r store.Revocation) error
+}
+
+func unix(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+func keyMessage(k trust.Key) *adminv1.Key {
+	c := k.Claims
+	return &adminv1.Key{
+		KeyId: k.ID, Name: k.Name, Kind: c.Kind, Workspaces: c.Workspaces, Implementation: c.Impl, Specifier: c.Spec, User: c.User,
+		Subject: c.Subject, Roles: c.Roles, CreatedBy: k.CreatedBy, RevokedBy: k.RevokedBy, CreatedAt: unix(k.CreatedAt),
+		ExpiresAt: unix(k.ExpiresAt), RevokedAt: unix(k.RevokedAt), UsedAt: unix(k.UsedAt),
+	}
+}
+
+// credentials returns what keeps credentials, or the status of a gateway that
+// does not.
+func (s *Service) credentials() (Credentials, error) {
+	if s.o.Credentials == nil {
+		return nil, status.Error(codes.FailedPrecondition, "this gateway keeps no API keys and no revocations")
+	}
+	return s.o.Credentials, nil
+}
+
+// CreateKey implements the service.
+func (s *Service) CreateKey(ctx context.Context, r *adminv1.CreateKeyRequest) (*adminv1.CreateKeyResponse, error) {
+	c, err := s.credentials()
+	if err != nil {
+		return nil, err
+	}
+	k := r.GetKey()
+	n := trust.NewKey{Name: k.GetName(), CreatedBy: operatorOf(ctx).Name, Claims: auth.Claims{
+		Kind: k.GetKind(), Workspaces: k.GetWorkspaces(), Impl: k.GetImplementation(), Spec: k.GetSpecifier(), User: k.GetUser(),
+		Subject: k.GetSubject(), Roles: k.GetRoles(),
+	}}
+	if k.GetExpiresAt() != 0 {
+		n.ExpiresAt = time.Unix(k.GetExpiresAt(), 0)
+	}
+	text, made, err := c.CreateKey(ctx, n)
+	if err != nil {
+		err = s.keyError("make the key", err)
+	}
+	s.acted(ctx, audit.Grant, "key create", k.GetName()+" "+made.ID, err)
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.CreateKeyResponse{ApiKey: text, Key: keyMessage(made)}, nil
+}
+
+// ListKeys implements the service.
+func (s *Service) ListKeys(ctx context.Context, r *adminv1.ListKeysRequest) (*adminv1.ListKeysResponse, error) {
+	c, err := s.credentials()
+	if err != nil {
+		return nil, err
+	}
+	// The token is how many were listed: keys are added at the end, and those
+	// that are removed have been worthless for long.
+	from := 0
+	if token := r.GetPageToken(); token != "" {
+		if from, err = strconv.Atoi(token); err != nil || from < 0 {
+			return nil, status.Error(codes.InvalidArgument, "the page_token is not one of this service")
+		}
+	}
+	all, err := c.ListKeys(ctx)
+	if err != nil {
+		return nil, s.keyError("list the keys", err)
+	}
+	page := &adminv1.ListKeysResponse{}
+	for i := from; i < len(all); i++ {
+		if len(page.Keys) == pageSize(r.GetPageSize()) {
+			page.NextPageToken = strconv.Itoa(i)
+			break
+		}
+		page.Keys = append(page.Keys, keyMessage(all[i]))
+	}
+	return page, nil
+}
+
+// RevokeKey implements the service.
+func (s *Service) RevokeKey(ctx context.Context, r *adminv1.RevokeKeyRequest) (*adminv1.RevokeKeyResponse, error) {
+	c, err := s.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(r.GetKey()) == "" {
+		return nil, status.Error(codes.InvalidArgument, "name a key by its id or its name")
+	}
+	k, err := c.RevokeKey(ctx, r.GetKey(), operatorOf(ctx).Name)
+	target := k.ID
+	if err != nil {
+		// What was asked for may be a key by mistake, which no record must hold.
+		target, err = "", s.keyError("revoke the key", err)
+	}
+	s.acted(ctx, audit.Grant, "key revoke", target, err)
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.RevokeKeyResponse{Key: keyMessage(k)}, nil
+}
+
+// maxRevoked bounds what is revoked by name, in bytes: a token's id, a subject.
+const maxRevoked = 1024
+
+// Revoke implements the service.
+func (s *Service) Revoke(ctx context.Context, r *adminv1.RevokeRequest) (*adminv1.RevokeResponse, error) {
+	c, err := s.credentials()
+	if err != nil {
+		return nil, err
+	}
+	what := store.Revoked(r.GetWhat())
+	switch {
+	case !what.Valid():
+		return nil, status.Errorf(codes.InvalidArgument, "%.32q cannot be revoked: token, subject, user and identity can", r.GetWhat())
+	case r.GetId() == "" || len(r.GetId()) > maxRevoked:
+		return nil, status.Errorf(codes.InvalidArgument, "what is revoked needs a name of 1 to %d bytes", maxRevoked)
+	case len(r.GetReason()) > maxReason:
+		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes, %d are allowed", len(r.GetReason()), maxReason)
+	case strings.Count(r.GetId(), ".") == 2 && strings.HasPrefix(r.GetId(), "eyJ"):
+		return nil, status.Error(codes.InvalidArgument, "that is a token; give its id or its fingerprint")
+	}
+	x := store.Revocation{What: what, ID: r.GetId(), Reason: r.GetReason(), By: operatorOf(ctx).Name}
+	if r.GetUntil() > 0 {
+		x.Until = time.Unix(r.GetUntil(), 0)
+	}
+	if err = c.Revoke(ctx, x); err != nil {
+		err = s.keyError("record the revocation", err)
+	}
+	s.acted(ctx, audit.Grant, "revoke "+r.GetWhat(), r.GetId(), err)
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.RevokeResponse{}, nil
+}
+
+// keyError is the status of a call about credentials that failed.
+func (s *Service) keyError(what string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return status.Error(codes.NotFound, "there is no such key; `gateway key list` shows them")
+	case errors.Is(err, store.ErrFull):
+		return status.Error(codes.ResourceExhausted, "there are as many as are allowed; what has expired goes by itself")
+	case errors.Is(err, trust.ErrKey), errors.Is(err, auth.ErrClaims), errors.Is(err, store.ErrRevoked):
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	return s.storeAway(what, err)
+}
