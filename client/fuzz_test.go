@@ -50,7 +50,7 @@ func FuzzDispatch(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &link{c: c, wakeup: make(chan struct{}, 1), session: Session{Extended: true}}
+		l := &link{renewals: newRenewals(nil), c: c, wakeup: make(chan struct{}, 1), session: Session{Extended: true}}
 		l.ctx, l.cancel = context.WithCancelCause(c.ctx)
 		c.sends.attach(l)
 		c.recv.attach(l)
