@@ -32,12 +32,32 @@ Durations are written as ` + "`250ms`, `20s`, `1h30m`, `7d`" + `; sizes as bytes
 		k := &table[i]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, k.Type, k.defaultCell(), k.rangeCell(), k.docCell())
 	}
+	b.WriteString(bounds)
 	b.WriteString(`
 ## A file for ` + "`serve`" + `
 
 ` + "```yaml\n" + Example + "```\n")
 	return b.String()
 }
+
+// bounds are those of the protocol, which no key changes.
+const bounds = `
+## Bounds without a key
+
+What clients may rely on, the same on every gateway:
+
+| what | at most |
+| --- | --- |
+| a frame | 4 MiB; a larger one ends the stream |
+| an address | 256 characters, 128 bytes in a segment |
+| a message id, a request id | 64 bytes, 128 bytes |
+| the metadata of a message | 64 keys, 16 KiB in all |
+| a subject | 256 bytes, 20 segments |
+| a metric | 1,024 entries, 64 metadata keys |
+| single acknowledgements in a frame | 10,000 |
+| a token | 8 KiB |
+| sends of one session that wait for a note or for the log to come back | 8,192, 8 MiB; further ones are refused, retryable |
+`
 
 // Example is a complete file for serve, checked by a test.
 const Example = `grpc_addr: 0.0.0.0:50051
@@ -97,6 +117,9 @@ func (k *Key) rangeCell() string {
 		return ""
 	}
 	text := show(k.Min) + " – " + show(k.Max)
+	if k.Auto {
+		text += ", or `auto`"
+	}
 	if k.ZeroOff {
 		text = "0, " + text
 	}

@@ -12,7 +12,7 @@ import (
 
 // namesEvery is how often it is counted for how many addresses the store keeps
 // notes and marks.
-const namesEvery = 15 * time.Second
+const namesEvery = 30 * time.Second
 
 // quotas are what a workspace may keep (gateway.md 18): bytes in the log, and
 // addresses in the store, which anybody can make up.
