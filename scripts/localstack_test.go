@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -74,7 +75,6 @@ func freePorts(t *testing.T, n int) int {
 func (s *stack) environ(more ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "STACK_DIR=" + s.dir, fmt.Sprintf("STACK_PORT=%d", s.port), "STACK_GATEWAY=" + s.program,
-		"AETHER_WORKSPACES_AUTO_CREATE=true",
 	}, more...)
 }
 
@@ -93,15 +93,65 @@ func (s *stack) run(args ...string) (string, error) {
 // gateway runs a client command against one address.
 func (s *stack) gateway(addr string, args ...string) string {
 	s.t.Helper()
+	return s.client([]string{"AETHER_ADDR=" + addr}, append(args, "--timeout", "30s")...)
+}
+
+// operator runs a command of an operator through the balancer.
+func (s *stack) operator(args ...string) string {
+	s.t.Helper()
+	token := strings.TrimSpace(s.client(nil, "token", "create", "--kind", "operator", "--subject", "ops@example.com"))
+	return s.client([]string{"AETHER_ADDR=" + s.addr(0), "AETHER_TOKEN=" + token}, append(args, "--timeout", "30s")...)
+}
+
+func (s *stack) client(environ []string, args ...string) string {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.program, append(args, "--timeout", "30s")...)
-	cmd.Env = s.environ("AETHER_ADDR="+addr, "AETHER_JWT_KEY_FILE="+filepath.Join(s.dir, "secrets", "signing.hs256"))
+	cmd := exec.CommandContext(ctx, s.program, args...)
+	cmd.Env = s.environ(append(environ, "AETHER_JWT_KEY_FILE="+filepath.Join(s.dir, "secrets", "signing.hs256"))...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		s.t.Errorf("gateway %q at %s: %v\n%s", args, addr, err, out)
+		s.t.Errorf("gateway %q with %q: %v\n%s", args, environ, err, out)
 	}
 	return string(out)
+}
+
+// leaves removes a user who is connected to the second gateway from the
+// workspace, by way of the balancer.
+func (s *stack) leaves() {
+	t := s.t
+	bob := exec.CommandContext(t.Context(), s.program, "connect", "--as", "us::bob::laptop", "--workspace", "w", "--timeout", "30s")
+	bob.Env = s.environ("AETHER_ADDR="+s.addr(5), "AETHER_JWT_KEY_FILE="+filepath.Join(s.dir, "secrets", "signing.hs256"))
+	said, err := bob.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob.Stderr = bob.Stdout // in one pipe
+	if err := bob.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(2*time.Minute, func() { _ = bob.Process.Kill() })
+	defer stop.Stop()
+	lines := bufio.NewScanner(said)
+	for lines.Scan() && !strings.Contains(lines.Text(), "connected as us::bob::laptop") {
+	}
+	if list := s.operator("sessions", "list"); !strings.Contains(list, "us::bob::laptop") || !strings.Contains(list, "gateway-2") {
+		t.Errorf("sessions: %s", list)
+	}
+	if why := s.operator("rule", "explain", "us::bob::laptop", "event::w"); !strings.Contains(why, "users may not send to event") {
+		t.Errorf("explained: %s", why)
+	}
+	s.operator("workspace", "members", "w", "--remove", "bob")
+	began := time.Now()
+	rest := ""
+	for lines.Scan() {
+		rest += lines.Text() + "\n"
+	}
+	if err := bob.Wait(); err == nil || !strings.Contains(rest, `no member of workspace "w"`) {
+		t.Errorf("the removed member: %v\n%s", err, rest)
+	}
+	t.Logf("a removed member's session ended after %s", time.Since(began).Round(time.Millisecond))
+	s.gateway(s.addr(0), "send", "--as", "us::carol::cli", "--to", "ag::w::echo::1", "--text", "others go on")
 }
 
 func (s *stack) addr(offset int) string { return fmt.Sprintf("127.0.0.1:%d", s.port+offset) }
@@ -155,6 +205,7 @@ func (s *stack) round(limit time.Duration) {
 	if want := fmt.Sprintf("ready grpc=%s http=%s\n", balancer, s.addr(1)); !strings.HasPrefix(out, want) {
 		t.Errorf("up says %q, want %q", out, want)
 	}
+	s.operator("workspace", "create", "w")
 	s.gateway(balancer, "send", "--as", "us::alice::cli", "--to", "ag::w::echo::1", "--text", "first")
 	if got := s.gateway(balancer, "connect", "--as", "ag::w::echo::1", "--count", "1"); !strings.Contains(got, "first") {
 		t.Errorf("through the balancer came %q", got)
@@ -177,13 +228,15 @@ func (s *stack) round(limit time.Duration) {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 
+	s.leaves()
+
 	// A gateway that dies is left out, and is not brought back by anybody but up.
 	if err := syscall.Kill(s.pid("gateway-1"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
 		text := fmt.Sprintf("after the death %d", i)
-		s.gateway(balancer, "send", "--as", "us::bob::cli", "--to", "ag::w::other::1", "--text", text)
+		s.gateway(balancer, "send", "--as", "us::dora::cli", "--to", "ag::w::other::1", "--text", text)
 	}
 	if got := s.gateway(balancer, "connect", "--as", "ag::w::other::1", "--count", "4"); !strings.Contains(got, "after the death 3") {
 		t.Errorf("got %q", got)
