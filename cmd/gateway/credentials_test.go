@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -14,9 +15,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/tlsfile/tlstest"
 )
 
@@ -252,5 +255,54 @@ func TestOpenDoors(t *testing.T) {
 	quiet := launchDev(t, t.TempDir())
 	if log := quiet.stderr.String(); strings.Contains(log, "without TLS") || strings.Contains(log, "anonymous") {
 		t.Error(log)
+	}
+}
+
+// TestReadinessWithoutKeys: a gateway whose keys are all published by another
+// server is not ready before it has some.
+func TestReadinessWithoutKeys(t *testing.T) {
+	t.Parallel()
+	public, _, _ := keyPair(t)
+	document, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
+		"kty": "OKP", "crv": "Ed25519", "kid": "published", "x": base64.RawURLEncoding.EncodeToString(public),
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := make(chan struct{})
+	idp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-there:
+			_, _ = w.Write(document)
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(idp.Close)
+	cfg, err := config.Load(config.Options{Mode: config.Dev, Environ: []string{"AETHER_AUTH_JWKS_URL=" + idp.URL, "AETHER_AUTH_JWKS_REFRESH=1s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := openCredentials(cfg, newLogger(io.Discard, "info", "json"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	for _, follow := range c.follow {
+		following.Go(func() { follow(ctx) })
+	}
+	t.Cleanup(following.Wait)
+	t.Cleanup(cancel)
+	if c.check(ctx) == nil {
+		t.Error("ready without any key")
+	}
+	close(there)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(30 * time.Second); c.check(ctx) != nil; <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatal(c.check(ctx))
+		}
 	}
 }
