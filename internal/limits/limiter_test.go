@@ -553,3 +553,28 @@ func BenchmarkTake(b *testing.B) {
 		})
 	}
 }
+
+// A flood that is refused makes nothing grow, and no round about it is due more
+// often than about anybody else.
+func TestFloodGrowsNothing(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 2, Options{Identity: Rate{Messages: 10}, Source: Rate{Messages: 10}, Workspace: Rate{Messages: 100}})
+	a := w.open(0, Party{Identity: "a", Source: "s", Workspace: "w"})
+	w.open(1, Party{Identity: "b", Source: "s", Workspace: "w"})
+	l := w.gateways[0]
+	for range 100 {
+		for range 1000 {
+			a.Take("w", 100)
+		}
+		if n := len(l.touched); n > 3 {
+			t.Fatalf("%d buckets wait to be told of", n)
+		}
+		w.advance(10 * time.Millisecond)
+	}
+	if n := l.Len(); n != 3 {
+		t.Errorf("%d buckets", n)
+	}
+	if got := l.Refused(); got[Identity]+got[Source] < 99_000 || got[Workspace] != 0 {
+		t.Errorf("refused: %v", got)
+	}
+}

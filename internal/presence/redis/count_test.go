@@ -87,3 +87,31 @@ func BenchmarkExchange(b *testing.B) {
 		}
 	}
 }
+
+// When Redis loses its state nothing is answered until gateways are known again;
+// then what they have told before does not count twice, nor as a debt.
+func TestCountersAfterALoss(t *testing.T) {
+	t.Parallel()
+	w, m := settled(t, 1)
+	u := presence.Usage{Key: "k", Holders: 1}
+	u.Measures[0] = presence.Measure{Rate: 10, Burst: 20, Used: 1000, Told: 0}
+	exchange := func() error { return m[0].p.Exchange(t.Context(), []*presence.Usage{&u}) }
+	if err := exchange(); err != nil {
+		t.Fatal(err)
+	}
+	u.Measures[0].Told = 1000
+	if err := w.raw.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exchange(); !errors.Is(err, presence.ErrCounters) {
+		t.Errorf("an emptied Redis answers: %v", err)
+	}
+	w.Advance(2 * time.Second)
+	u.Measures[0].Used = 1003
+	if err := exchange(); err != nil {
+		t.Fatal(err)
+	}
+	if got := u.Measures[0].Left; got != 17 {
+		t.Errorf("%v are left, want 17", got)
+	}
+}
