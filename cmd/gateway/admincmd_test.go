@@ -161,6 +161,10 @@ func TestOperatorCommands(t *testing.T) {
 	succeed(t, nil, "token", "revoke", token, "--data-dir", dir)
 	failing(t, 1, "", "connect", "--data-dir", dir, "--token", token, "--as", "ag::demo::echo::2")
 
+	if rows := rowsOf(t, dir, "topics", "list", "ag::demo::echo::"); len(rows) != 1 || rows[0]["topic"] != "ag::demo::echo::1" {
+		t.Errorf("topics: %v", rows)
+	}
+
 	// What makes no sense is refused before anything is asked.
 	for _, args := range [][]string{
 		{"sessions", "kick"},

@@ -53,6 +53,7 @@ type commands struct {
 	Sessions  sessionsCmd  `cmd:"" help:"See who is connected, and end sessions."`
 	Tail      tailCmd      `cmd:"" help:"Watch what is stored for an address, and take nothing."`
 	Where     whereCmd     `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired or refused."`
+	Topics    topicsCmd    `cmd:"" help:"See how much is sent to addresses, and how much waits."`
 	Mail      mailCmd      `cmd:"" help:"See and move what waits for an identity."`
 	Workspace workspaceCmd `cmd:"" help:"Create and delete workspaces, and say who is in them."`
 	Key       keyCmd       `cmd:"" help:"Make, list and revoke API keys."`

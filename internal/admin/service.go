@@ -35,6 +35,8 @@ type Router interface {
 	Observe(a address.Address) (o *router.Observer, stop func(), err error)
 	Peek(ctx context.Context, a address.Address, behind int64, limit int) (list []router.Unread, more, whole bool, err error)
 	PositionSince(ctx context.Context, a address.Address, since time.Time) (position uint64, ok bool, err error)
+	Rates() map[string]float64
+	Backlogs(ctx context.Context, list []address.Address) (map[string]router.Backlog, error)
 	PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) error
 	Replay(ctx context.Context, a address.Address, lease presence.Lease, from uint64) error
 }
@@ -43,6 +45,8 @@ type Router interface {
 type Leases interface {
 	Acquire(ctx context.Context, sessionID string, names ...string) (presence.Lease, error)
 	Release(ctx context.Context, lease presence.Lease) error
+	// Holder returns the session that holds a name, as far as is known.
+	Holder(name string) (sessionID string, held bool)
 }
 
 // Options configure a [Service]. Sessions, Router, Leases, Rules, Spaces, Members, Finder
@@ -51,16 +55,19 @@ type Options struct {
 	Sessions Sessions
 	Router   Router
 	Leases   Leases
-	Rules    Rules
-	Spaces   Spaces
+	// Mailboxes lists whose mail is kept; nil: only what was sent to lately is
+	// listed.
+	Mailboxes store.Mailboxes
+	Rules     Rules
+	Spaces    Spaces
 	// Credentials makes and revokes API keys and revokes tokens; nil: this
 	// gateway keeps none.
 	Credentials Credentials
 	// Revoked says whether an operator's credential counts no more; nil: all
 	// count until they expire.
 	Revoked func(*auth.Credential) error
-	Members  acl.Members
-	Finder   *where.Finder
+	Members acl.Members
+	Finder  *where.Finder
 	// Name is this gateway's.
 	Name  string
 	Peers *peers.Peers

@@ -168,7 +168,9 @@ func New(o Options) *Gateway {
 	if g.Trust != nil {
 		keys, revoked = g.Trust, func(c *auth.Credential) error { return g.Trust.Revoked(c, "") }
 	}
+	mailboxes, _ := o.Positions.(store.Mailboxes)
 	g.Admin = admin.New(admin.Options{
+		Mailboxes:   mailboxes,
 		Credentials: keys, Revoked: revoked,
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
 		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Spaces: g.Router, Members: g.Router.Members(),

@@ -147,7 +147,10 @@ func TestRevokeTokens(t *testing.T) {
 		t.Errorf("the revoked operator: %v", err)
 	}
 	for _, k := range []*adminv1.Key{
-		nil, {Name: "x"}, {Name: "x", Kind: "agent"}, {Name: "x", Kind: "god", Workspaces: []string{"*"}},
+		nil,
+		{Name: "x"},
+		{Name: "x", Kind: "agent"},
+		{Name: "x", Kind: "god", Workspaces: []string{"*"}},
 		{Name: "x", Kind: "user", User: "u", Workspaces: []string{"w"}},
 		{Name: "x", Kind: "operator", Workspaces: []string{"*"}, ExpiresAt: 1},
 	} {

@@ -138,30 +138,6 @@ func (r *Router) Peek(ctx context.Context, a address.Address, behind int64, limi
 	return list, more, whole, err
 }
 
-// Backlog is how much waits for an address.
-type Backlog struct {
-	// Count is how many messages, at least: Whole says that it is exact.
-	Count uint64
-	Whole bool
-	// Oldest is when the first of them was sent; zero if there is none.
-	Oldest time.Time
-}
-
-// Backlog counts what waits for an address, as far as a scan may read.
-func (r *Router) Backlog(ctx context.Context, a address.Address) (b Backlog, err error) {
-	m, err := r.Mail(ctx, a)
-	if err != nil {
-		return b, err
-	}
-	b.Whole, err = r.unread(ctx, a, m, func(v *envelope.View, _ int64) bool {
-		if b.Count++; b.Count == 1 {
-			b.Oldest = time.UnixMilli(v.TimestampMS)
-		}
-		return true
-	})
-	return b, err
-}
-
 // PassOver moves the committed position of an address up to a position, that one
 // included, under a lease on the address: what lies there will not be
 // delivered. Without a position everything that the log has now is passed over.

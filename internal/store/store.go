@@ -71,6 +71,7 @@ type Store interface {
 	Workspaces
 	Feed
 	Audit
+	Mailboxes
 	Stored
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error

@@ -716,6 +716,212 @@ func (x *StoredMessage) GetPosition() uint64 {
 	return 0
 }
 
+// ListTopicsRequest chooses addresses.
+type ListTopicsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those that begin so; empty: all.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// At most 100, which is also the default.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTopicsRequest) Reset() {
+	*x = ListTopicsRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTopicsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTopicsRequest) ProtoMessage() {}
+
+func (x *ListTopicsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTopicsRequest.ProtoReflect.Descriptor instead.
+func (*ListTopicsRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListTopicsRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListTopicsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTopicsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTopicsResponse is a page of addresses.
+type ListTopicsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topics        []*Topic               `protobuf:"bytes,1,rep,name=topics,proto3" json:"topics,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTopicsResponse) Reset() {
+	*x = ListTopicsResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTopicsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTopicsResponse) ProtoMessage() {}
+
+func (x *ListTopicsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTopicsResponse.ProtoReflect.Descriptor instead.
+func (*ListTopicsResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListTopicsResponse) GetTopics() []*Topic {
+	if x != nil {
+		return x.Topics
+	}
+	return nil
+}
+
+func (x *ListTopicsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Topic is an address, and what waits for its reader.
+type Topic struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Topic string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	// Messages a second, over the last ten seconds.
+	Rate float64 `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Whether its reader is connected; of addresses that many read, false.
+	Connected bool `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
+	// How many messages wait for its one reader; at least so many if it is not exact.
+	// It is 0 and exact for addresses whose messages are not kept for anybody.
+	Backlog      uint64 `protobuf:"varint,4,opt,name=backlog,proto3" json:"backlog,omitempty"`
+	BacklogExact bool   `protobuf:"varint,5,opt,name=backlog_exact,json=backlogExact,proto3" json:"backlog_exact,omitempty"`
+	// When the oldest of them was sent; 0: there is none, or it was not found in time.
+	OldestUnreadMs int64 `protobuf:"varint,6,opt,name=oldest_unread_ms,json=oldestUnreadMs,proto3" json:"oldest_unread_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Topic) Reset() {
+	*x = Topic{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Topic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Topic) ProtoMessage() {}
+
+func (x *Topic) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Topic.ProtoReflect.Descriptor instead.
+func (*Topic) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Topic) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *Topic) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Topic) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *Topic) GetBacklog() uint64 {
+	if x != nil {
+		return x.Backlog
+	}
+	return 0
+}
+
+func (x *Topic) GetBacklogExact() bool {
+	if x != nil {
+		return x.BacklogExact
+	}
+	return false
+}
+
+func (x *Topic) GetOldestUnreadMs() int64 {
+	if x != nil {
+		return x.OldestUnreadMs
+	}
+	return 0
+}
+
 // FindMessageRequest names a message.
 type FindMessageRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -729,7 +935,7 @@ type FindMessageRequest struct {
 
 func (x *FindMessageRequest) Reset() {
 	*x = FindMessageRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +947,7 @@ func (x *FindMessageRequest) String() string {
 func (*FindMessageRequest) ProtoMessage() {}
 
 func (x *FindMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +960,7 @@ func (x *FindMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessageRequest.ProtoReflect.Descriptor instead.
 func (*FindMessageRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FindMessageRequest) GetMessageId() string {
@@ -784,7 +990,7 @@ type FindMessageResponse struct {
 
 func (x *FindMessageResponse) Reset() {
 	*x = FindMessageResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +1002,7 @@ func (x *FindMessageResponse) String() string {
 func (*FindMessageResponse) ProtoMessage() {}
 
 func (x *FindMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +1015,7 @@ func (x *FindMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessageResponse.ProtoReflect.Descriptor instead.
 func (*FindMessageResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FindMessageResponse) GetMessages() []*MessagePlace {
@@ -847,7 +1053,7 @@ type MessagePlace struct {
 
 func (x *MessagePlace) Reset() {
 	*x = MessagePlace{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1065,7 @@ func (x *MessagePlace) String() string {
 func (*MessagePlace) ProtoMessage() {}
 
 func (x *MessagePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1078,7 @@ func (x *MessagePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessagePlace.ProtoReflect.Descriptor instead.
 func (*MessagePlace) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MessagePlace) GetMessageId() string {
@@ -944,7 +1150,7 @@ type PeekMailRequest struct {
 
 func (x *PeekMailRequest) Reset() {
 	*x = PeekMailRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1162,7 @@ func (x *PeekMailRequest) String() string {
 func (*PeekMailRequest) ProtoMessage() {}
 
 func (x *PeekMailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1175,7 @@ func (x *PeekMailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekMailRequest.ProtoReflect.Descriptor instead.
 func (*PeekMailRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PeekMailRequest) GetAddress() string {
@@ -1006,7 +1212,7 @@ type PeekMailResponse struct {
 
 func (x *PeekMailResponse) Reset() {
 	*x = PeekMailResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1224,7 @@ func (x *PeekMailResponse) String() string {
 func (*PeekMailResponse) ProtoMessage() {}
 
 func (x *PeekMailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1237,7 @@ func (x *PeekMailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekMailResponse.ProtoReflect.Descriptor instead.
 func (*PeekMailResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PeekMailResponse) GetMessages() []*StoredMessage {
@@ -1073,7 +1279,7 @@ type SkipMailRequest struct {
 
 func (x *SkipMailRequest) Reset() {
 	*x = SkipMailRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1291,7 @@ func (x *SkipMailRequest) String() string {
 func (*SkipMailRequest) ProtoMessage() {}
 
 func (x *SkipMailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1304,7 @@ func (x *SkipMailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipMailRequest.ProtoReflect.Descriptor instead.
 func (*SkipMailRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SkipMailRequest) GetAddress() string {
@@ -1180,7 +1386,7 @@ type SkipMailResponse struct {
 
 func (x *SkipMailResponse) Reset() {
 	*x = SkipMailResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1398,7 @@ func (x *SkipMailResponse) String() string {
 func (*SkipMailResponse) ProtoMessage() {}
 
 func (x *SkipMailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1411,7 @@ func (x *SkipMailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipMailResponse.ProtoReflect.Descriptor instead.
 func (*SkipMailResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SkipMailResponse) GetPosition() uint64 {
@@ -1239,7 +1445,7 @@ type ReplayMailRequest struct {
 
 func (x *ReplayMailRequest) Reset() {
 	*x = ReplayMailRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1457,7 @@ func (x *ReplayMailRequest) String() string {
 func (*ReplayMailRequest) ProtoMessage() {}
 
 func (x *ReplayMailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1470,7 @@ func (x *ReplayMailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMailRequest.ProtoReflect.Descriptor instead.
 func (*ReplayMailRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReplayMailRequest) GetAddress() string {
@@ -1327,7 +1533,7 @@ type ReplayMailResponse struct {
 
 func (x *ReplayMailResponse) Reset() {
 	*x = ReplayMailResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1545,7 @@ func (x *ReplayMailResponse) String() string {
 func (*ReplayMailResponse) ProtoMessage() {}
 
 func (x *ReplayMailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1558,7 @@ func (x *ReplayMailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMailResponse.ProtoReflect.Descriptor instead.
 func (*ReplayMailResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReplayMailResponse) GetPosition() uint64 {
@@ -1391,7 +1597,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1609,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1622,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Key) GetKeyId() string {
@@ -1535,7 +1741,7 @@ type CreateKeyRequest struct {
 
 func (x *CreateKeyRequest) Reset() {
 	*x = CreateKeyRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1753,7 @@ func (x *CreateKeyRequest) String() string {
 func (*CreateKeyRequest) ProtoMessage() {}
 
 func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1766,7 @@ func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateKeyRequest) GetKey() *Key {
@@ -1581,7 +1787,7 @@ type CreateKeyResponse struct {
 
 func (x *CreateKeyResponse) Reset() {
 	*x = CreateKeyResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1799,7 @@ func (x *CreateKeyResponse) String() string {
 func (*CreateKeyResponse) ProtoMessage() {}
 
 func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1812,7 @@ func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateKeyResponse) GetApiKey() string {
@@ -1635,7 +1841,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1853,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1866,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListKeysRequest) GetPageSize() int32 {
@@ -1688,7 +1894,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1906,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1919,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListKeysResponse) GetKeys() []*Key {
@@ -1741,7 +1947,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1959,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1972,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RevokeKeyRequest) GetKey() string {
@@ -1786,7 +1992,7 @@ type RevokeKeyResponse struct {
 
 func (x *RevokeKeyResponse) Reset() {
 	*x = RevokeKeyResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2004,7 @@ func (x *RevokeKeyResponse) String() string {
 func (*RevokeKeyResponse) ProtoMessage() {}
 
 func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2017,7 @@ func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResponse.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RevokeKeyResponse) GetKey() *Key {
@@ -1838,7 +2044,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +2056,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2069,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RevokeRequest) GetWhat() string {
@@ -1903,7 +2109,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2121,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2134,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 // Workspace is one that exists.
@@ -1943,7 +2149,7 @@ type Workspace struct {
 
 func (x *Workspace) Reset() {
 	*x = Workspace{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2161,7 @@ func (x *Workspace) String() string {
 func (*Workspace) ProtoMessage() {}
 
 func (x *Workspace) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2174,7 @@ func (x *Workspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
 func (*Workspace) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Workspace) GetName() string {
@@ -2002,7 +2208,7 @@ type CreateWorkspaceRequest struct {
 
 func (x *CreateWorkspaceRequest) Reset() {
 	*x = CreateWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2220,7 @@ func (x *CreateWorkspaceRequest) String() string {
 func (*CreateWorkspaceRequest) ProtoMessage() {}
 
 func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2233,7 @@ func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateWorkspaceRequest) GetName() string {
@@ -2049,7 +2255,7 @@ type CreateWorkspaceResponse struct {
 
 func (x *CreateWorkspaceResponse) Reset() {
 	*x = CreateWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2267,7 @@ func (x *CreateWorkspaceResponse) String() string {
 func (*CreateWorkspaceResponse) ProtoMessage() {}
 
 func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2280,7 @@ func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateWorkspaceResponse) GetWorkspace() *Workspace {
@@ -2103,7 +2309,7 @@ type ListWorkspacesRequest struct {
 
 func (x *ListWorkspacesRequest) Reset() {
 	*x = ListWorkspacesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2321,7 @@ func (x *ListWorkspacesRequest) String() string {
 func (*ListWorkspacesRequest) ProtoMessage() {}
 
 func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2334,7 @@ func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListWorkspacesRequest) GetPageSize() int32 {
@@ -2156,7 +2362,7 @@ type ListWorkspacesResponse struct {
 
 func (x *ListWorkspacesResponse) Reset() {
 	*x = ListWorkspacesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2374,7 @@ func (x *ListWorkspacesResponse) String() string {
 func (*ListWorkspacesResponse) ProtoMessage() {}
 
 func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2387,7 @@ func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListWorkspacesResponse) GetWorkspaces() []*Workspace {
@@ -2208,7 +2414,7 @@ type DeleteWorkspaceRequest struct {
 
 func (x *DeleteWorkspaceRequest) Reset() {
 	*x = DeleteWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2426,7 @@ func (x *DeleteWorkspaceRequest) String() string {
 func (*DeleteWorkspaceRequest) ProtoMessage() {}
 
 func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2439,7 @@ func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteWorkspaceRequest) GetName() string {
@@ -2252,7 +2458,7 @@ type DeleteWorkspaceResponse struct {
 
 func (x *DeleteWorkspaceResponse) Reset() {
 	*x = DeleteWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2470,7 @@ func (x *DeleteWorkspaceResponse) String() string {
 func (*DeleteWorkspaceResponse) ProtoMessage() {}
 
 func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2483,7 @@ func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 // Member is a user as far as one workspace is concerned.
@@ -2297,7 +2503,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2515,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2528,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Member) GetWorkspace() string {
@@ -2373,7 +2579,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2591,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2604,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListMembersRequest) GetWorkspace() string {
@@ -2433,7 +2639,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2651,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2664,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -2488,7 +2694,7 @@ type RuleMemberRequest struct {
 
 func (x *RuleMemberRequest) Reset() {
 	*x = RuleMemberRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2706,7 @@ func (x *RuleMemberRequest) String() string {
 func (*RuleMemberRequest) ProtoMessage() {}
 
 func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2719,7 @@ func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberRequest.ProtoReflect.Descriptor instead.
 func (*RuleMemberRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RuleMemberRequest) GetWorkspace() string {
@@ -2546,7 +2752,7 @@ type RuleMemberResponse struct {
 
 func (x *RuleMemberResponse) Reset() {
 	*x = RuleMemberResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2764,7 @@ func (x *RuleMemberResponse) String() string {
 func (*RuleMemberResponse) ProtoMessage() {}
 
 func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2777,7 @@ func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberResponse.ProtoReflect.Descriptor instead.
 func (*RuleMemberResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 // Rule refines who may do what. A denial always wins.
@@ -2597,7 +2803,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2815,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2828,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Rule) GetId() int64 {
@@ -2698,7 +2904,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2916,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2929,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -2746,7 +2952,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2964,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2977,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AddRuleResponse) GetRule() *Rule {
@@ -2809,7 +3015,7 @@ type RuleWarning struct {
 
 func (x *RuleWarning) Reset() {
 	*x = RuleWarning{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3027,7 @@ func (x *RuleWarning) String() string {
 func (*RuleWarning) ProtoMessage() {}
 
 func (x *RuleWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3040,7 @@ func (x *RuleWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleWarning.ProtoReflect.Descriptor instead.
 func (*RuleWarning) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RuleWarning) GetCode() string {
@@ -2870,7 +3076,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3088,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3101,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListRulesRequest) GetPageSize() int32 {
@@ -2923,7 +3129,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3141,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3154,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -2975,7 +3181,7 @@ type RemoveRuleRequest struct {
 
 func (x *RemoveRuleRequest) Reset() {
 	*x = RemoveRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +3193,7 @@ func (x *RemoveRuleRequest) String() string {
 func (*RemoveRuleRequest) ProtoMessage() {}
 
 func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +3206,7 @@ func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RemoveRuleRequest) GetId() int64 {
@@ -3020,7 +3226,7 @@ type RemoveRuleResponse struct {
 
 func (x *RemoveRuleResponse) Reset() {
 	*x = RemoveRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3238,7 @@ func (x *RemoveRuleResponse) String() string {
 func (*RemoveRuleResponse) ProtoMessage() {}
 
 func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3251,7 @@ func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RemoveRuleResponse) GetRule() *Rule {
@@ -3070,7 +3276,7 @@ type ExplainSendRequest struct {
 
 func (x *ExplainSendRequest) Reset() {
 	*x = ExplainSendRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3288,7 @@ func (x *ExplainSendRequest) String() string {
 func (*ExplainSendRequest) ProtoMessage() {}
 
 func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3301,7 @@ func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendRequest.ProtoReflect.Descriptor instead.
 func (*ExplainSendRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainSendRequest) GetIdentity() string {
@@ -3136,7 +3342,7 @@ type ExplainSendResponse struct {
 
 func (x *ExplainSendResponse) Reset() {
 	*x = ExplainSendResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3354,7 @@ func (x *ExplainSendResponse) String() string {
 func (*ExplainSendResponse) ProtoMessage() {}
 
 func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3367,7 @@ func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendResponse.ProtoReflect.Descriptor instead.
 func (*ExplainSendResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainSendResponse) GetAllowed() bool {
@@ -3217,7 +3423,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3435,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3448,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListAuditRequest) GetKind() string {
@@ -3291,7 +3497,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3509,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3316,7 +3522,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3358,7 +3564,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3576,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3589,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AuditRecord) GetAtMs() int64 {
@@ -3519,7 +3725,22 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bposition\x18\v \x01(\x04R\bposition\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"g\n" +
+	"\x11ListTopicsRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"l\n" +
+	"\x12ListTopicsResponse\x12.\n" +
+	"\x06topics\x18\x01 \x03(\v2\x16.aether.admin.v1.TopicR\x06topics\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x01\n" +
+	"\x05Topic\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x1c\n" +
+	"\tconnected\x18\x03 \x01(\bR\tconnected\x12\x18\n" +
+	"\abacklog\x18\x04 \x01(\x04R\abacklog\x12#\n" +
+	"\rbacklog_exact\x18\x05 \x01(\bR\fbacklogExact\x12(\n" +
+	"\x10oldest_unread_ms\x18\x06 \x01(\x03R\x0eoldestUnreadMs\"N\n" +
 	"\x12FindMessageRequest\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x19\n" +
@@ -3723,13 +3944,15 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x03R\x05count2\xfa\x0e\n" +
+	" \x01(\x03R\x05count2\xd1\x0f\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
 	"\fListSessions\x12$.aether.admin.v1.ListSessionsRequest\x1a%.aether.admin.v1.ListSessionsResponse\x12X\n" +
 	"\vKickSession\x12#.aether.admin.v1.KickSessionRequest\x1a$.aether.admin.v1.KickSessionResponse\x12E\n" +
-	"\x04Tail\x12\x1c.aether.admin.v1.TailRequest\x1a\x1d.aether.admin.v1.TailResponse0\x01\x12X\n" +
+	"\x04Tail\x12\x1c.aether.admin.v1.TailRequest\x1a\x1d.aether.admin.v1.TailResponse0\x01\x12U\n" +
+	"\n" +
+	"ListTopics\x12\".aether.admin.v1.ListTopicsRequest\x1a#.aether.admin.v1.ListTopicsResponse\x12X\n" +
 	"\vFindMessage\x12#.aether.admin.v1.FindMessageRequest\x1a$.aether.admin.v1.FindMessageResponse\x12O\n" +
 	"\bPeekMail\x12 .aether.admin.v1.PeekMailRequest\x1a!.aether.admin.v1.PeekMailResponse\x12O\n" +
 	"\bSkipMail\x12 .aether.admin.v1.SkipMailRequest\x1a!.aether.admin.v1.SkipMailResponse\x12U\n" +
@@ -3764,7 +3987,7 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*ServerInfoRequest)(nil),       // 0: aether.admin.v1.ServerInfoRequest
 	(*ServerInfoResponse)(nil),      // 1: aether.admin.v1.ServerInfoResponse
@@ -3776,121 +3999,127 @@ var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*TailRequest)(nil),             // 7: aether.admin.v1.TailRequest
 	(*TailResponse)(nil),            // 8: aether.admin.v1.TailResponse
 	(*StoredMessage)(nil),           // 9: aether.admin.v1.StoredMessage
-	(*FindMessageRequest)(nil),      // 10: aether.admin.v1.FindMessageRequest
-	(*FindMessageResponse)(nil),     // 11: aether.admin.v1.FindMessageResponse
-	(*MessagePlace)(nil),            // 12: aether.admin.v1.MessagePlace
-	(*PeekMailRequest)(nil),         // 13: aether.admin.v1.PeekMailRequest
-	(*PeekMailResponse)(nil),        // 14: aether.admin.v1.PeekMailResponse
-	(*SkipMailRequest)(nil),         // 15: aether.admin.v1.SkipMailRequest
-	(*SkipMailResponse)(nil),        // 16: aether.admin.v1.SkipMailResponse
-	(*ReplayMailRequest)(nil),       // 17: aether.admin.v1.ReplayMailRequest
-	(*ReplayMailResponse)(nil),      // 18: aether.admin.v1.ReplayMailResponse
-	(*Key)(nil),                     // 19: aether.admin.v1.Key
-	(*CreateKeyRequest)(nil),        // 20: aether.admin.v1.CreateKeyRequest
-	(*CreateKeyResponse)(nil),       // 21: aether.admin.v1.CreateKeyResponse
-	(*ListKeysRequest)(nil),         // 22: aether.admin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),        // 23: aether.admin.v1.ListKeysResponse
-	(*RevokeKeyRequest)(nil),        // 24: aether.admin.v1.RevokeKeyRequest
-	(*RevokeKeyResponse)(nil),       // 25: aether.admin.v1.RevokeKeyResponse
-	(*RevokeRequest)(nil),           // 26: aether.admin.v1.RevokeRequest
-	(*RevokeResponse)(nil),          // 27: aether.admin.v1.RevokeResponse
-	(*Workspace)(nil),               // 28: aether.admin.v1.Workspace
-	(*CreateWorkspaceRequest)(nil),  // 29: aether.admin.v1.CreateWorkspaceRequest
-	(*CreateWorkspaceResponse)(nil), // 30: aether.admin.v1.CreateWorkspaceResponse
-	(*ListWorkspacesRequest)(nil),   // 31: aether.admin.v1.ListWorkspacesRequest
-	(*ListWorkspacesResponse)(nil),  // 32: aether.admin.v1.ListWorkspacesResponse
-	(*DeleteWorkspaceRequest)(nil),  // 33: aether.admin.v1.DeleteWorkspaceRequest
-	(*DeleteWorkspaceResponse)(nil), // 34: aether.admin.v1.DeleteWorkspaceResponse
-	(*Member)(nil),                  // 35: aether.admin.v1.Member
-	(*ListMembersRequest)(nil),      // 36: aether.admin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),     // 37: aether.admin.v1.ListMembersResponse
-	(*RuleMemberRequest)(nil),       // 38: aether.admin.v1.RuleMemberRequest
-	(*RuleMemberResponse)(nil),      // 39: aether.admin.v1.RuleMemberResponse
-	(*Rule)(nil),                    // 40: aether.admin.v1.Rule
-	(*AddRuleRequest)(nil),          // 41: aether.admin.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),         // 42: aether.admin.v1.AddRuleResponse
-	(*RuleWarning)(nil),             // 43: aether.admin.v1.RuleWarning
-	(*ListRulesRequest)(nil),        // 44: aether.admin.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),       // 45: aether.admin.v1.ListRulesResponse
-	(*RemoveRuleRequest)(nil),       // 46: aether.admin.v1.RemoveRuleRequest
-	(*RemoveRuleResponse)(nil),      // 47: aether.admin.v1.RemoveRuleResponse
-	(*ExplainSendRequest)(nil),      // 48: aether.admin.v1.ExplainSendRequest
-	(*ExplainSendResponse)(nil),     // 49: aether.admin.v1.ExplainSendResponse
-	(*ListAuditRequest)(nil),        // 50: aether.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),       // 51: aether.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),             // 52: aether.admin.v1.AuditRecord
-	nil,                             // 53: aether.admin.v1.StoredMessage.MetadataEntry
+	(*ListTopicsRequest)(nil),       // 10: aether.admin.v1.ListTopicsRequest
+	(*ListTopicsResponse)(nil),      // 11: aether.admin.v1.ListTopicsResponse
+	(*Topic)(nil),                   // 12: aether.admin.v1.Topic
+	(*FindMessageRequest)(nil),      // 13: aether.admin.v1.FindMessageRequest
+	(*FindMessageResponse)(nil),     // 14: aether.admin.v1.FindMessageResponse
+	(*MessagePlace)(nil),            // 15: aether.admin.v1.MessagePlace
+	(*PeekMailRequest)(nil),         // 16: aether.admin.v1.PeekMailRequest
+	(*PeekMailResponse)(nil),        // 17: aether.admin.v1.PeekMailResponse
+	(*SkipMailRequest)(nil),         // 18: aether.admin.v1.SkipMailRequest
+	(*SkipMailResponse)(nil),        // 19: aether.admin.v1.SkipMailResponse
+	(*ReplayMailRequest)(nil),       // 20: aether.admin.v1.ReplayMailRequest
+	(*ReplayMailResponse)(nil),      // 21: aether.admin.v1.ReplayMailResponse
+	(*Key)(nil),                     // 22: aether.admin.v1.Key
+	(*CreateKeyRequest)(nil),        // 23: aether.admin.v1.CreateKeyRequest
+	(*CreateKeyResponse)(nil),       // 24: aether.admin.v1.CreateKeyResponse
+	(*ListKeysRequest)(nil),         // 25: aether.admin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),        // 26: aether.admin.v1.ListKeysResponse
+	(*RevokeKeyRequest)(nil),        // 27: aether.admin.v1.RevokeKeyRequest
+	(*RevokeKeyResponse)(nil),       // 28: aether.admin.v1.RevokeKeyResponse
+	(*RevokeRequest)(nil),           // 29: aether.admin.v1.RevokeRequest
+	(*RevokeResponse)(nil),          // 30: aether.admin.v1.RevokeResponse
+	(*Workspace)(nil),               // 31: aether.admin.v1.Workspace
+	(*CreateWorkspaceRequest)(nil),  // 32: aether.admin.v1.CreateWorkspaceRequest
+	(*CreateWorkspaceResponse)(nil), // 33: aether.admin.v1.CreateWorkspaceResponse
+	(*ListWorkspacesRequest)(nil),   // 34: aether.admin.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),  // 35: aether.admin.v1.ListWorkspacesResponse
+	(*DeleteWorkspaceRequest)(nil),  // 36: aether.admin.v1.DeleteWorkspaceRequest
+	(*DeleteWorkspaceResponse)(nil), // 37: aether.admin.v1.DeleteWorkspaceResponse
+	(*Member)(nil),                  // 38: aether.admin.v1.Member
+	(*ListMembersRequest)(nil),      // 39: aether.admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),     // 40: aether.admin.v1.ListMembersResponse
+	(*RuleMemberRequest)(nil),       // 41: aether.admin.v1.RuleMemberRequest
+	(*RuleMemberResponse)(nil),      // 42: aether.admin.v1.RuleMemberResponse
+	(*Rule)(nil),                    // 43: aether.admin.v1.Rule
+	(*AddRuleRequest)(nil),          // 44: aether.admin.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),         // 45: aether.admin.v1.AddRuleResponse
+	(*RuleWarning)(nil),             // 46: aether.admin.v1.RuleWarning
+	(*ListRulesRequest)(nil),        // 47: aether.admin.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),       // 48: aether.admin.v1.ListRulesResponse
+	(*RemoveRuleRequest)(nil),       // 49: aether.admin.v1.RemoveRuleRequest
+	(*RemoveRuleResponse)(nil),      // 50: aether.admin.v1.RemoveRuleResponse
+	(*ExplainSendRequest)(nil),      // 51: aether.admin.v1.ExplainSendRequest
+	(*ExplainSendResponse)(nil),     // 52: aether.admin.v1.ExplainSendResponse
+	(*ListAuditRequest)(nil),        // 53: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),       // 54: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),             // 55: aether.admin.v1.AuditRecord
+	nil,                             // 56: aether.admin.v1.StoredMessage.MetadataEntry
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
 	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
 	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
-	53, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
-	12, // 4: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
-	9,  // 5: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
-	19, // 6: aether.admin.v1.CreateKeyRequest.key:type_name -> aether.admin.v1.Key
-	19, // 7: aether.admin.v1.CreateKeyResponse.key:type_name -> aether.admin.v1.Key
-	19, // 8: aether.admin.v1.ListKeysResponse.keys:type_name -> aether.admin.v1.Key
-	19, // 9: aether.admin.v1.RevokeKeyResponse.key:type_name -> aether.admin.v1.Key
-	28, // 10: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
-	28, // 11: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
-	35, // 12: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
-	40, // 13: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
-	40, // 14: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	43, // 15: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
-	40, // 16: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
-	40, // 17: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	40, // 18: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
-	52, // 19: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
-	0,  // 20: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	3,  // 21: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
-	5,  // 22: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
-	7,  // 23: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
-	10, // 24: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
-	13, // 25: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
-	15, // 26: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
-	17, // 27: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
-	20, // 28: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
-	22, // 29: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
-	24, // 30: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
-	26, // 31: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
-	29, // 32: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
-	31, // 33: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
-	33, // 34: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
-	36, // 35: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
-	38, // 36: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
-	41, // 37: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
-	44, // 38: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
-	46, // 39: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
-	48, // 40: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
-	50, // 41: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	1,  // 42: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 43: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 44: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 45: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 46: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	14, // 47: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	16, // 48: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	18, // 49: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	21, // 50: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
-	23, // 51: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
-	25, // 52: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
-	27, // 53: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
-	30, // 54: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
-	32, // 55: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
-	34, // 56: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
-	37, // 57: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
-	39, // 58: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
-	42, // 59: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	45, // 60: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	47, // 61: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	49, // 62: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	51, // 63: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	42, // [42:64] is the sub-list for method output_type
-	20, // [20:42] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	56, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	12, // 4: aether.admin.v1.ListTopicsResponse.topics:type_name -> aether.admin.v1.Topic
+	15, // 5: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
+	9,  // 6: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
+	22, // 7: aether.admin.v1.CreateKeyRequest.key:type_name -> aether.admin.v1.Key
+	22, // 8: aether.admin.v1.CreateKeyResponse.key:type_name -> aether.admin.v1.Key
+	22, // 9: aether.admin.v1.ListKeysResponse.keys:type_name -> aether.admin.v1.Key
+	22, // 10: aether.admin.v1.RevokeKeyResponse.key:type_name -> aether.admin.v1.Key
+	31, // 11: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
+	31, // 12: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
+	38, // 13: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
+	43, // 14: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
+	43, // 15: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	46, // 16: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
+	43, // 17: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
+	43, // 18: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	43, // 19: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
+	55, // 20: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
+	0,  // 21: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 22: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 23: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 24: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	10, // 25: aether.admin.v1.Admin.ListTopics:input_type -> aether.admin.v1.ListTopicsRequest
+	13, // 26: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	16, // 27: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	18, // 28: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	20, // 29: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	23, // 30: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
+	25, // 31: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
+	27, // 32: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
+	29, // 33: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
+	32, // 34: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
+	34, // 35: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
+	36, // 36: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
+	39, // 37: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
+	41, // 38: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
+	44, // 39: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
+	47, // 40: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
+	49, // 41: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
+	51, // 42: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
+	53, // 43: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	1,  // 44: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 45: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 46: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 47: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 48: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
+	14, // 49: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	17, // 50: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	19, // 51: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	21, // 52: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	24, // 53: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
+	26, // 54: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
+	28, // 55: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
+	30, // 56: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
+	33, // 57: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	35, // 58: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	37, // 59: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	40, // 60: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	42, // 61: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	45, // 62: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	48, // 63: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	50, // 64: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	52, // 65: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	54, // 66: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	44, // [44:67] is the sub-list for method output_type
+	21, // [21:44] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -3898,12 +4127,12 @@ func file_aether_admin_v1_admin_proto_init() {
 	if File_aether_admin_v1_admin_proto != nil {
 		return
 	}
-	file_aether_admin_v1_admin_proto_msgTypes[15].OneofWrappers = []any{
+	file_aether_admin_v1_admin_proto_msgTypes[18].OneofWrappers = []any{
 		(*SkipMailRequest_Count)(nil),
 		(*SkipMailRequest_ToPosition)(nil),
 		(*SkipMailRequest_All)(nil),
 	}
-	file_aether_admin_v1_admin_proto_msgTypes[17].OneofWrappers = []any{
+	file_aether_admin_v1_admin_proto_msgTypes[20].OneofWrappers = []any{
 		(*ReplayMailRequest_FromPosition)(nil),
 		(*ReplayMailRequest_SinceMs)(nil),
 	}
@@ -3913,7 +4142,7 @@ func file_aether_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	Admin_ListSessions_FullMethodName    = "/aether.admin.v1.Admin/ListSessions"
 	Admin_KickSession_FullMethodName     = "/aether.admin.v1.Admin/KickSession"
 	Admin_Tail_FullMethodName            = "/aether.admin.v1.Admin/Tail"
+	Admin_ListTopics_FullMethodName      = "/aether.admin.v1.Admin/ListTopics"
 	Admin_FindMessage_FullMethodName     = "/aether.admin.v1.Admin/FindMessage"
 	Admin_PeekMail_FullMethodName        = "/aether.admin.v1.Admin/PeekMail"
 	Admin_SkipMail_FullMethodName        = "/aether.admin.v1.Admin/SkipMail"
@@ -68,6 +69,9 @@ type AdminClient interface {
 	// Tail shows what is stored for an address from now on, as an observer: it takes
 	// nobody's mail. An observer that does not keep up is told how much it has missed.
 	Tail(ctx context.Context, in *TailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailResponse], error)
+	// ListTopics lists addresses that have mail, had it, or were sent to lately, with
+	// what waits for each.
+	ListTopics(ctx context.Context, in *ListTopicsRequest, opts ...grpc.CallOption) (*ListTopicsResponse, error)
 	// FindMessage says where a message is: stored, delivered, acknowledged, expired or
 	// refused.
 	FindMessage(ctx context.Context, in *FindMessageRequest, opts ...grpc.CallOption) (*FindMessageResponse, error)
@@ -169,6 +173,16 @@ func (c *adminClient) Tail(ctx context.Context, in *TailRequest, opts ...grpc.Ca
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_TailClient = grpc.ServerStreamingClient[TailResponse]
+
+func (c *adminClient) ListTopics(ctx context.Context, in *ListTopicsRequest, opts ...grpc.CallOption) (*ListTopicsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTopicsResponse)
+	err := c.cc.Invoke(ctx, Admin_ListTopics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *adminClient) FindMessage(ctx context.Context, in *FindMessageRequest, opts ...grpc.CallOption) (*FindMessageResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -368,6 +382,9 @@ type AdminServer interface {
 	// Tail shows what is stored for an address from now on, as an observer: it takes
 	// nobody's mail. An observer that does not keep up is told how much it has missed.
 	Tail(*TailRequest, grpc.ServerStreamingServer[TailResponse]) error
+	// ListTopics lists addresses that have mail, had it, or were sent to lately, with
+	// what waits for each.
+	ListTopics(context.Context, *ListTopicsRequest) (*ListTopicsResponse, error)
 	// FindMessage says where a message is: stored, delivered, acknowledged, expired or
 	// refused.
 	FindMessage(context.Context, *FindMessageRequest) (*FindMessageResponse, error)
@@ -432,6 +449,9 @@ func (UnimplementedAdminServer) KickSession(context.Context, *KickSessionRequest
 }
 func (UnimplementedAdminServer) Tail(*TailRequest, grpc.ServerStreamingServer[TailResponse]) error {
 	return status.Error(codes.Unimplemented, "method Tail not implemented")
+}
+func (UnimplementedAdminServer) ListTopics(context.Context, *ListTopicsRequest) (*ListTopicsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTopics not implemented")
 }
 func (UnimplementedAdminServer) FindMessage(context.Context, *FindMessageRequest) (*FindMessageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FindMessage not implemented")
@@ -572,6 +592,24 @@ func _Admin_Tail_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_TailServer = grpc.ServerStreamingServer[TailResponse]
+
+func _Admin_ListTopics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTopicsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListTopics(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListTopics_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListTopics(ctx, req.(*ListTopicsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Admin_FindMessage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FindMessageRequest)
@@ -915,6 +953,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KickSession",
 			Handler:    _Admin_KickSession_Handler,
+		},
+		{
+			MethodName: "ListTopics",
+			Handler:    _Admin_ListTopics_Handler,
 		},
 		{
 			MethodName: "FindMessage",
