@@ -501,6 +501,32 @@ func TestRealTime(t *testing.T) {
 	}
 }
 
+// A gateway that ends tells the others what it has used.
+func TestCloseTells(t *testing.T) {
+	t.Parallel()
+	stopped := time.Unix(1_800_000_000, 0)
+	c := local.NewCounters(func() time.Time { return stopped })
+	o := Options{Identity: Rate{Messages: 1000}, Counters: c.Of("a")}
+	a := New(o)
+	account, err := a.Open(t.Context(), Party{Identity: "i"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 { // a part that would be told later
+		account.Take("", 1)
+	}
+	account.Close()
+	a.Close()
+	u := presence.Usage{Key: key(Identity, "i")}
+	u.Measures[Messages] = presence.Measure{Rate: 1000, Burst: 2000}
+	if err := c.Of("b").Exchange(t.Context(), []*presence.Usage{&u}); err != nil {
+		t.Fatal(err)
+	}
+	if left := u.Measures[Messages].Left; left != 2000-300 || len(u.Others) != 0 {
+		t.Errorf("%v are left, others: %+v", left, u.Others)
+	}
+}
+
 func TestNoLimit(t *testing.T) {
 	t.Parallel()
 	l := New(Options{})

@@ -38,6 +38,9 @@ func (l *Limiter) run() {
 	for {
 		select {
 		case <-l.stop:
+			if l.o.Counters != nil {
+				l.round(l.o.Now()) // what was used last goes to those who go on
+			}
 			return
 		case <-pause.C:
 			wake = l.wake
