@@ -165,6 +165,15 @@ func TestOperatorCommands(t *testing.T) {
 		t.Errorf("topics: %v", rows)
 	}
 
+	// Who did it is in the audit, never in a metric.
+	_, counted := get(t, "http://"+g.http+"/metrics")
+	if strings.Contains(counted, "alice") || strings.Contains(counted, "demo::") || strings.Contains(counted, "echo") {
+		t.Error("an identity or an address is in a metric's label")
+	}
+	if !strings.Contains(counted, `aether_refusals_total{code="ERR_PERMISSION_DENIED"} 1`) {
+		t.Error("the refusal is not counted")
+	}
+
 	// What makes no sense is refused before anything is asked.
 	for _, args := range [][]string{
 		{"sessions", "kick"},

@@ -231,7 +231,11 @@ func (g *running) counts() metrics.Counts {
 	}
 	s, r, log := core.Sessions.Stats(), core.Router.Stats(), core.Router.Health()
 	limited := core.Limits.Refused()
+	done, failed := core.Admin.Actions()
+	recorded := core.Audit.Stats()
 	return metrics.Counts{
+		Refusals: core.Sessions.Refusals(), ActionsDone: done, ActionsFailed: failed,
+		AuditEvents: recorded.Recorded, AuditOverflowed: recorded.Overflowed, AuditFailures: recorded.Failures,
 		Ready: g.ready.Load(), Sessions: core.Sessions.Count(),
 		Up: upNow(g.health.Last()), Unwritable: log.Unwritable, Unreadable: log.Unreadable,
 		Connects: s.Connects.Load(), Refused: s.Refused.Load(), Ended: s.Ended.Load(), SlowReaders: s.SlowReaders.Load(),

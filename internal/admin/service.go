@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -85,6 +86,8 @@ type Service struct {
 	adminv1.UnimplementedAdminServer
 	o     Options
 	began time.Time
+	// done and failed count what operators did.
+	done, failed atomic.Uint64
 	// closing ends the streams.
 	closing context.Context
 	close   context.CancelFunc
@@ -120,10 +123,16 @@ func (s *Service) ServerInfo(context.Context, *adminv1.ServerInfoRequest) (*admi
 	}, nil
 }
 
+// Actions returns how many actions of operators were done, and how many failed.
+func (s *Service) Actions() (done, failed uint64) { return s.done.Load(), s.failed.Load() }
+
 // acted records what an operator did, or tried to.
 func (s *Service) acted(ctx context.Context, kind audit.Kind, action, target string, err error) {
 	e := audit.Event{Kind: kind, Actor: operatorOf(ctx).Name, Action: action, Target: target, Outcome: audit.OK}
-	if err != nil {
+	if err == nil {
+		s.done.Add(1)
+	} else {
+		s.failed.Add(1)
 		st := status.Convert(err)
 		e.Outcome, e.Reason, e.Detail = audit.Failed, st.Code().String(), st.Message()
 	}

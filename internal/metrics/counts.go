@@ -1,11 +1,24 @@
 package metrics
 
-import "math"
+import (
+	"math"
+
+	"github.com/aether-gateway/gateway/internal/wireerr"
+)
 
 // Counts are what the parts of the gateway have counted since it started. They
 // count by themselves, in plain atomics, and are read when Prometheus asks.
 type Counts struct {
-	Ready    bool
+	Ready bool
+	// Refusals are the requests of clients that were refused, by code; the keys
+	// are those of package wireerr.
+	Refusals map[string]uint64
+	// ActionsDone and ActionsFailed count what operators did, or tried to.
+	ActionsDone, ActionsFailed uint64
+	// AuditEvents were taken for the audit, AuditOverflowed found no record of
+	// their own, AuditFailures are writes that failed.
+	AuditEvents, AuditOverflowed, AuditFailures uint64
+
 	Sessions int // connected now
 	// Up says of each dependency in use whether it works; its keys are those
 	// of [Dependencies].
@@ -136,6 +149,31 @@ var table = []metric{
 	},
 	{
 		Family{
+			Name: "aether_refusals_total", Type: "counter", Help: "Requests of clients that were refused, sends among them, by the code that they were told.",
+			Label: "code", Values: codes(),
+		},
+		byCode(),
+	},
+	{
+		Family{
+			Name: "aether_operator_actions_total", Type: "counter", Help: "What operators did, or tried to, by what became of it.",
+			Label: "outcome", Values: []string{"ok", "failed"},
+		},
+		numbers(func(c *Counts) uint64 { return c.ActionsDone }, func(c *Counts) uint64 { return c.ActionsFailed }),
+	},
+	{
+		Family{
+			Name: "aether_audit_events_total", Type: "counter", Help: "Events for the audit: all, and those that were counted without a record of their own, because there were too many or the store was away.",
+			Label: "what", Values: []string{"all", "overflowed"},
+		},
+		numbers(func(c *Counts) uint64 { return c.AuditEvents }, func(c *Counts) uint64 { return c.AuditOverflowed }),
+	},
+	{
+		Family{Name: "aether_audit_write_failures_total", Type: "counter", Help: "Batches of the audit that the store did not take; they are tried again."},
+		numbers(func(c *Counts) uint64 { return c.AuditFailures }),
+	},
+	{
+		Family{
 			Name: "aether_handovers_total", Type: "counter", Help: "Messages handed to sessions past the log: live, before they were stored, and of shared addresses.",
 			Label: "path", Values: []string{"live", "shared"},
 		},
@@ -197,6 +235,22 @@ func rateLimited() []func(*Counts) float64 {
 			}
 			return float64(c.RateLimited[i])
 		}
+	}
+	return all
+}
+
+// codes are all codes of refusals.
+func codes() (list []string) {
+	for _, e := range wireerr.Table() {
+		list = append(list, string(e.Code))
+	}
+	return list
+}
+
+func byCode() []func(*Counts) float64 {
+	all := make([]func(*Counts) float64, 0, len(codes()))
+	for _, code := range codes() {
+		all = append(all, func(c *Counts) float64 { return float64(c.Refusals[code]) })
 	}
 	return all
 }

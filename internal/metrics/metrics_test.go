@@ -28,6 +28,8 @@ func TestHandler(t *testing.T) {
 		Ready: true, Sessions: 2, Connects: 3, Refused: 1, Ended: 10, SlowReaders: 11, Stored: 5, Duplicates: 12, RefusedSends: 2, Failed: 13,
 		Live: 3, Shared: 14, Redelivered: 15, Expired: 16, GivenUp: 1, CatchUps: 4, PositionsCommitted: 17, CommitFailures: 18,
 		DamagedEntries: 9, DamagedEnvelopes: 19, Notes: 22, NoteFailures: 23, DeadLetters: 24,
+		Refusals: map[string]uint64{"ERR_PERMISSION_DENIED": 25, "us::mallory::1": 1}, ActionsDone: 26, ActionsFailed: 27,
+		AuditEvents: 28, AuditOverflowed: 29, AuditFailures: 30,
 		Up: map[string]bool{"log": true, "postgres": false}, Unwritable: 20, Unreadable: 21,
 	})
 	for line := range strings.Lines(`aether_ready 1
@@ -57,6 +59,13 @@ aether_note_failures_total 23
 aether_dead_letters_total 24
 aether_damaged_total{what="entry"} 9
 aether_damaged_total{what="envelope"} 19
+aether_refusals_total{code="ERR_PERMISSION_DENIED"} 25
+aether_refusals_total{code="ERR_INVALID_TOPIC"} 0
+aether_operator_actions_total{outcome="ok"} 26
+aether_operator_actions_total{outcome="failed"} 27
+aether_audit_events_total{what="all"} 28
+aether_audit_events_total{what="overflowed"} 29
+aether_audit_write_failures_total 30
 aether_build_info{version="v1"} 1
 `) {
 		if !strings.Contains(got, "\n"+line) {
@@ -67,6 +76,9 @@ aether_build_info{version="v1"} 1
 		if !strings.Contains(got, "# HELP "+f.Name+" "+f.Help+"\n# TYPE "+f.Name+" "+f.Type+"\n") {
 			t.Errorf("%s is not served as it is described", f.Name)
 		}
+	}
+	if strings.Contains(got, "mallory") {
+		t.Error("what is no code became a label")
 	}
 	if strings.Contains(got, `dependency="redis"`) {
 		t.Error("a dependency that is not used has a series")

@@ -107,11 +107,12 @@ type Manager struct {
 	// running is how long the process has run, in ms: a process that was
 	// stopped does not take the pause for time that it watched (delivery
 	// rule A).
-	running atomic.Int64
-	once    sync.Once
-	stop    chan struct{}
-	wg      sync.WaitGroup
-	looking chan struct{} // one of each question about a message that is being answered
+	running  atomic.Int64
+	once     sync.Once
+	stop     chan struct{}
+	wg       sync.WaitGroup
+	refusals refusals
+	looking  chan struct{} // one of each question about a message that is being answered
 
 	mu       sync.Mutex
 	sessions map[string]*Session
@@ -143,7 +144,7 @@ type Stats struct {
 // NewManager returns a manager, which must be closed.
 func NewManager(o Options) *Manager {
 	o = o.withDefaults()
-	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), looking: make(chan struct{}, maxLooking), sessions: map[string]*Session{}}
+	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), looking: make(chan struct{}, maxLooking), refusals: newRefusals(), sessions: map[string]*Session{}}
 	o.Router.OnLoss(m.lose)
 	m.wg.Go(m.watch)
 	return m

@@ -49,6 +49,7 @@ func (m *Manager) turnedAway() {
 // record records what was refused to the session's client. What the gateway
 // cannot do at present is no refusal of the client.
 func (s *Session) record(action, target string, err *wireerr.Error) {
+	s.m.refusals.add(err.Code)
 	if entry, ok := wireerr.Lookup(err.Code); ok && entry.Fault == wireerr.Server {
 		return
 	}
