@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +88,36 @@ func testShortTokens(t *testing.T, d *two) {
 		t.Errorf("the session ended %v before its token", early)
 	}
 	within(t, 5*time.Second+atOnce, ends, "the end of a session without a new token")
+}
+
+// An operator makes a key at one gateway, which lets an agent in at the other at
+// once, and revokes it: the agent is told and put out within 2 s.
+func testKeyRevoked(t *testing.T, d *two) {
+	ws := workspace(t)
+	token, err := createToken("--kind", "operator")
+	check(t, err)
+	operate := func(g *gateway, args ...string) string {
+		t.Helper()
+		out, stderr, code, err := command([]string{"AETHER_ADDR=" + g.grpc, "AETHER_TOKEN=" + token}, args...)
+		if err != nil || code != 0 {
+			t.Fatalf("gateway %v: exit %d, %v\n%s", args, code, err, stderr)
+		}
+		return strings.TrimSpace(out)
+	}
+	key := operate(d.a, "key", "create", "--name", ws, "--kind", "agent", "--workspace", ws, "--impl", "i", "--spec", "*")
+	shown := credentials(map[string]string{"x-api-key": key})
+	p := connect(t, d.b, agent(ws, "i", "s"), shown)
+	operate(d.a, "key", "revoke", ws)
+	revoked := time.Now()
+	signal, err := p.await(func(m *down) bool { return m.GetSignal() != nil })
+	check(t, err)
+	within(t, 2*time.Second+atOnce, revoked, "the end of a revoked session")
+	if s := signal.GetSignal(); s.GetType() != aetherv1.Signal_SIGNAL_TYPE_FORCE_DISCONNECT || s.GetCode() != "REVOKED" {
+		t.Errorf("told %v", s)
+	}
+	wantStatus(t, "a revoked session", p.end(), codes.Unauthenticated)
+	for _, g := range []*gateway{d.a, d.b} {
+		_, err := dial(t, g, agent(ws, "i", "s"), shown)
+		wantStatus(t, "a revoked key", statusOf(err), codes.Unauthenticated)
+	}
 }

@@ -49,6 +49,7 @@ func TestTwoGateways(t *testing.T) {
 		{"resume elsewhere", testResumeElsewhere},
 		{"race over gateways", testRace},
 		{"short tokens", testShortTokens},
+		{"key revoked", testKeyRevoked},
 		{"stopped gateway", testStoppedGateway},
 		{"holder killed", testHolderKilled},
 		{"many streams terminated", testManyTerminated},
