@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
@@ -158,6 +159,28 @@ func Test42OldEraReachesNobody(t *testing.T) {
 	}
 	if m := listener.message(); string(m.GetPayload()) != "new broadcast" {
 		t.Errorf("the listener got %q", m.GetPayload())
+	}
+}
+
+// So it is with an engine that reads the events of every workspace.
+func Test42OldEraOfEvents(t *testing.T) {
+	t.Parallel()
+	w, _ := spaced(t)
+	sender := w.agent("sender", client(0))
+	event := func(text string) {
+		t.Helper()
+		err := sender.sender.Send(&aetherv1.SendMessage{
+			TargetTopic: "event::w", Payload: []byte(text), RequestId: text, MessageType: aetherv1.MessageType_MESSAGE_TYPE_EVENT,
+		})
+		if m := sender.answer(); err != nil || m.GetReceipt() == nil {
+			t.Fatalf("%v, %v", err, m)
+		}
+	}
+	event("old")
+	w.r.spaces.learn(store.Workspace{Name: "w", Era: 1, CreatedAt: time.UnixMilli(1)})
+	event("new")
+	if m := w.engine(acl.All()).message(); string(m.GetPayload()) != "new" {
+		t.Errorf("the engine got %q", m.GetPayload())
 	}
 }
 
