@@ -1,0 +1,65 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/aether-gateway/gateway/internal/address"
+)
+
+// An observer that does not keep up loses the oldest, is told how many, and
+// costs a bounded amount; a single large message passes.
+func TestObserverDropsOldest(t *testing.T) {
+	t.Parallel()
+	o := &Observer{wake: make(chan struct{}, 1)}
+	for i := range maxObserved + 10 {
+		o.put(Observed{Position: uint64(i)})
+	}
+	m, dropped, err := o.Next(t.Context())
+	if err != nil || dropped != 10 || m.Position != 10 {
+		t.Errorf("got %d after %d dropped, %v", m.Position, dropped, err)
+	}
+	if m, dropped, _ = o.Next(t.Context()); dropped != 0 || m.Position != 11 {
+		t.Errorf("then %d after %d dropped", m.Position, dropped)
+	}
+	o.put(Observed{Position: 5000, Envelope: make([]byte, 2*maxObservedBytes)})
+	if m, dropped, _ = o.Next(t.Context()); dropped != maxObserved-2 || m.Position != 5000 || o.bytes != 0 {
+		t.Errorf("a large one: %d after %d dropped, %d bytes left", m.Position, dropped, o.bytes)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := o.Next(gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Observers are bounded, and an end gives the place back.
+func TestObserversAreBounded(t *testing.T) {
+	t.Parallel()
+	p := &partition{}
+	r := &Router{parts: []*partition{p}}
+	r.placement.Partitions = 1
+	a, err := address.Parse("ga::w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stops []func()
+	for range maxObservers {
+		_, stop, err := r.Observe(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stops = append(stops, stop)
+	}
+	if _, _, err := r.Observe(a); !errors.Is(err, ErrObservers) {
+		t.Errorf("one too many: %v", err)
+	}
+	for _, stop := range stops {
+		stop()
+		stop()
+	}
+	if len(p.observers) != 0 || r.observers != 0 {
+		t.Errorf("left: %d addresses, %d observers", len(p.observers), r.observers)
+	}
+}
