@@ -2,7 +2,6 @@ package redis
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
 // status begins on a URL and returns why leases cannot be had.
@@ -129,27 +129,7 @@ func (l *lockedLog) String() string {
 // serving accepts connections until the test ends.
 func serving(t *testing.T, l net.Listener, serve func(net.Conn)) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			wg.Go(func() {
-				defer stop()
-				defer conn.Close()
-				serve(conn)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		l.Close()
-		wg.Wait()
-	})
+	testservices.Accept(t, l, serve)
 	return l.Addr().String()
 }
 

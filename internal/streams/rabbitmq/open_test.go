@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,27 +33,7 @@ func silent(t *testing.T, accept bool) string {
 // accepting serves connections until the test ends.
 func accepting(t *testing.T, l net.Listener, serve func(net.Conn)) int {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			wg.Go(func() {
-				defer stop()
-				defer conn.Close()
-				serve(conn)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		l.Close()
-		wg.Wait()
-	})
+	testservices.Accept(t, l, serve)
 	return l.Addr().(*net.TCPAddr).Port
 }
 
