@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/aether-gateway/gateway/client"
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
@@ -199,6 +202,74 @@ func once[Q, R any](ctx context.Context, o *operator, call func(context.Context,
 		return response, o.explain(err)
 	}
 	return response, nil
+}
+
+// with runs an operator's command, until it has done or a signal comes: do gets
+// a connection to the first gateway that answers.
+func (f *adminFlags) with(p *program, do func(context.Context, *operator) error) error {
+	ctx, cancel := p.untilSignal()
+	defer cancel()
+	o, err := f.operate(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	return do(ctx, o)
+}
+
+// lister asks for a page of a list.
+type lister interface {
+	proto.Message
+	GetPageSize() int32
+}
+
+// page is a page of a list.
+type page interface{ GetNextPageToken() string }
+
+// everything is the extent of a list without an end.
+const everything = 0
+
+// gather makes a call for one page after the other and returns their rows: at
+// most limit, or everything. The request's own page size, if it has one, bounds
+// the pages; it is left with the token of the page that would come next.
+func gather[Q lister, R page, M any](
+	ctx context.Context, o *operator, call func(context.Context, Q, ...grpc.CallOption) (R, error), request Q, limit int, rows func(R) []M,
+) (all []M, err error) {
+	m, most := request.ProtoReflect(), int(request.GetPageSize())
+	token, size := m.Descriptor().Fields().ByName("page_token"), m.Descriptor().Fields().ByName("page_size")
+	for {
+		if limit != everything {
+			left := limit - len(all)
+			if most > 0 {
+				left = min(left, most)
+			}
+			m.Set(size, protoreflect.ValueOfInt32(int32(min(left, maxPage))))
+		}
+		page, err := once(ctx, o, call, request)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows(page)...)
+		m.Set(token, protoreflect.ValueOfString(page.GetNextPageToken()))
+		if page.GetNextPageToken() == "" || limit != everything && len(all) >= limit {
+			return all, nil
+		}
+	}
+}
+
+// maxPage is the most rows that a gateway gives at once.
+const maxPage = 500
+
+// ended is the error of a command whose stream has ended: none if that is what
+// whoever called it wished.
+func (o *operator) ended(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		return nil
+	case errors.Is(err, io.EOF):
+		return errors.New("the gateway has ended the stream")
+	}
+	return o.explain(err)
 }
 
 // incomplete warns of gateways that did not answer, and fails the command: what

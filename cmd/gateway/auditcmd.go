@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strconv"
 
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
@@ -28,28 +29,15 @@ func (c *auditListCmd) Run(p *program) error {
 	if request.SinceMs, err = sinceFlag(c.Since); err != nil {
 		return err
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	var all []*adminv1.AuditRecord
-	for {
-		request.PageSize = int32(min(c.Limit-len(all), 500))
-		page, err := once(ctx, o, o.ListAudit, request)
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		all, err := gather(ctx, o, o.ListAudit, request, c.Limit, (*adminv1.ListAuditResponse).GetRecords)
 		if err != nil {
 			return err
 		}
-		all = append(all, page.GetRecords()...)
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" || len(all) >= c.Limit {
-			break
-		}
-	}
-	return table(p, c.Output, all, []string{"AT", "KIND", "ACTOR", "ACTION", "TARGET", "OUTCOME", "TIMES", "REASON", "DETAIL"}, func(r *adminv1.AuditRecord) []string {
-		return []string{
-			clock(r.GetAtMs()), r.GetKind(), r.GetActor(), r.GetAction(), r.GetTarget(), r.GetOutcome(), strconv.FormatInt(r.GetCount(), 10), r.GetReason(), r.GetDetail(),
-		}
+		return table(p, c.Output, all, []string{"AT", "KIND", "ACTOR", "ACTION", "TARGET", "OUTCOME", "TIMES", "REASON", "DETAIL"}, func(r *adminv1.AuditRecord) []string {
+			return []string{
+				clock(r.GetAtMs()), r.GetKind(), r.GetActor(), r.GetAction(), r.GetTarget(), r.GetOutcome(), strconv.FormatInt(r.GetCount(), 10), r.GetReason(), r.GetDetail(),
+			}
+		})
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -41,20 +42,15 @@ func (c *keyCreateCmd) Run(p *program) error {
 		}
 		key.ExpiresAt = time.Now().Add(ttl).Unix()
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		made, err := once(ctx, o, o.CreateKey, &adminv1.CreateKeyRequest{Key: key})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.stderr, "key %s is made; it is shown this once\n", made.GetKey().GetKeyId())
+		_, err = fmt.Fprintln(p.stdout, made.GetApiKey())
 		return err
-	}
-	defer o.close()
-	made, err := once(ctx, o, o.CreateKey, &adminv1.CreateKeyRequest{Key: key})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(p.stderr, "key %s is made; it is shown this once\n", made.GetKey().GetKeyId())
-	_, err = fmt.Fprintln(p.stdout, made.GetApiKey())
-	return err
+	})
 }
 
 type keyListCmd struct {
@@ -63,24 +59,13 @@ type keyListCmd struct {
 }
 
 func (c *keyListCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	var all []*adminv1.Key
-	for request := (&adminv1.ListKeysRequest{}); ; {
-		page, err := once(ctx, o, o.ListKeys, request)
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		all, err := gather(ctx, o, o.ListKeys, &adminv1.ListKeysRequest{}, everything, (*adminv1.ListKeysResponse).GetKeys)
 		if err != nil {
 			return err
 		}
-		all = append(all, page.GetKeys()...)
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			return printKeys(p, c.Output, all)
-		}
-	}
+		return printKeys(p, c.Output, all)
+	})
 }
 
 func printKeys(p *program, output string, list []*adminv1.Key) error {
@@ -113,22 +98,17 @@ type keyRevokeCmd struct {
 }
 
 func (c *keyRevokeCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		done, err := once(ctx, o, o.RevokeKey, &adminv1.RevokeKeyRequest{Key: c.Key})
+		if err != nil {
+			return err
+		}
+		if c.Output == "json" {
+			return table(p, c.Output, []*adminv1.Key{done.GetKey()}, nil, nil)
+		}
+		_, err = fmt.Fprintf(p.stdout, "key %s (%s) is revoked\n", done.GetKey().GetKeyId(), printable(done.GetKey().GetName()))
 		return err
-	}
-	defer o.close()
-	done, err := once(ctx, o, o.RevokeKey, &adminv1.RevokeKeyRequest{Key: c.Key})
-	if err != nil {
-		return err
-	}
-	if c.Output == "json" {
-		return table(p, c.Output, []*adminv1.Key{done.GetKey()}, nil, nil)
-	}
-	_, err = fmt.Fprintf(p.stdout, "key %s (%s) is revoked\n", done.GetKey().GetKeyId(), printable(done.GetKey().GetName()))
-	return err
+	})
 }
 
 type tokenRevokeCmd struct {
@@ -158,18 +138,13 @@ func (c *tokenRevokeCmd) Run(p *program) error {
 			return err
 		}
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		if _, err := once(ctx, o, o.Revoke, request); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(p.stdout, "%s %s is revoked\n", request.GetWhat(), printable(request.GetId()))
 		return err
-	}
-	defer o.close()
-	if _, err := once(ctx, o, o.Revoke, request); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(p.stdout, "%s %s is revoked\n", request.GetWhat(), printable(request.GetId()))
-	return err
+	})
 }
 
 // token makes an id of what may be the token itself, which stays here.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -41,44 +42,34 @@ func (c *mailPeekCmd) Run(p *program) error {
 	if c.Limit < 1 {
 		return usagef("--limit must be at least 1")
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	o.patience = max(o.patience, logPatience)
-	request := &adminv1.PeekMailRequest{Address: c.Identity}
-	var all []*adminv1.StoredMessage
-	incomplete := false
-	for {
-		request.PageSize = int32(min(c.Limit-len(all), 500))
-		page, err := once(ctx, o, o.PeekMail, request)
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		o.patience = max(o.patience, logPatience)
+		request := &adminv1.PeekMailRequest{Address: c.Identity}
+		incomplete := false
+		all, err := gather(ctx, o, o.PeekMail, request, c.Limit, func(page *adminv1.PeekMailResponse) []*adminv1.StoredMessage {
+			incomplete = page.GetIncomplete()
+			return page.GetMessages()
+		})
 		if err != nil {
 			return err
 		}
-		all, incomplete = append(all, page.GetMessages()...), page.GetIncomplete()
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" || len(all) >= c.Limit {
-			break
+		err = table(p, c.Output, all, []string{"POSITION", "AT", "SOURCE", "TYPE", "MESSAGE", "PAYLOAD"}, func(m *adminv1.StoredMessage) []string {
+			return []string{
+				strconv.FormatUint(m.GetPosition(), 10), clock(m.GetTimestampMs()), m.GetSource(), m.GetMessageType(), m.GetMessageId(), short(payloadText(m.GetPayload())),
+			}
+		})
+		if err != nil {
+			return err
 		}
-	}
-	err = table(p, c.Output, all, []string{"POSITION", "AT", "SOURCE", "TYPE", "MESSAGE", "PAYLOAD"}, func(m *adminv1.StoredMessage) []string {
-		return []string{
-			strconv.FormatUint(m.GetPosition(), 10), clock(m.GetTimestampMs()), m.GetSource(), m.GetMessageType(), m.GetMessageId(), short(payloadText(m.GetPayload())),
+		if request.PageToken != "" {
+			fmt.Fprintf(p.stderr, "more waits; --limit shows more\n")
 		}
+		if incomplete {
+			fmt.Fprintf(p.stderr, "gateway: not all: the log could not be read to its end\n")
+			return silentError{}
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if request.PageToken != "" {
-		fmt.Fprintf(p.stderr, "more waits; --limit shows more\n")
-	}
-	if incomplete {
-		fmt.Fprintf(p.stderr, "gateway: not all: the log could not be read to its end\n")
-		return silentError{}
-	}
-	return nil
 }
 
 // short is a text that fits into a table.
@@ -111,30 +102,25 @@ func (c *mailSkipCmd) Run(p *program) error {
 }
 
 func (m *mailOf) skip(p *program, request *adminv1.SkipMailRequest) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := m.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	o.patience = max(o.patience, logPatience)
-	done, err := once(ctx, o, o.SkipMail, request)
-	if err != nil {
-		return err
-	}
-	if m.Output == "json" {
-		return table(p, m.Output, []*adminv1.SkipMailResponse{done}, nil, nil)
-	}
-	switch {
-	case request.GetAll():
-		fmt.Fprintf(p.stdout, "everything that waited for %s is passed over\n", m.Identity)
-	case done.GetSkipped() > 0:
-		fmt.Fprintf(p.stdout, "%d messages are passed over, up to position %d\n", done.GetSkipped(), done.GetPosition())
-	default:
-		fmt.Fprintf(p.stdout, "everything up to position %d is passed over\n", done.GetPosition())
-	}
-	return nil
+	return m.with(p, func(ctx context.Context, o *operator) error {
+		o.patience = max(o.patience, logPatience)
+		done, err := once(ctx, o, o.SkipMail, request)
+		if err != nil {
+			return err
+		}
+		if m.Output == "json" {
+			return table(p, m.Output, []*adminv1.SkipMailResponse{done}, nil, nil)
+		}
+		switch {
+		case request.GetAll():
+			fmt.Fprintf(p.stdout, "everything that waited for %s is passed over\n", m.Identity)
+		case done.GetSkipped() > 0:
+			fmt.Fprintf(p.stdout, "%d messages are passed over, up to position %d\n", done.GetSkipped(), done.GetPosition())
+		default:
+			fmt.Fprintf(p.stdout, "everything up to position %d is passed over\n", done.GetPosition())
+		}
+		return nil
+	})
 }
 
 type mailPurgeCmd struct {
@@ -171,21 +157,16 @@ func (c *mailReplayCmd) Run(p *program) error {
 		}
 		request.Start = &adminv1.ReplayMailRequest_SinceMs{SinceMs: since}
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	o.patience = max(o.patience, logPatience)
-	done, err := once(ctx, o, o.ReplayMail, request)
-	if err != nil {
-		return err
-	}
-	if c.Output == "json" {
-		return table(p, c.Output, []*adminv1.ReplayMailResponse{done}, nil, nil)
-	}
-	fmt.Fprintf(p.stdout, "what %s was sent from position %d on comes again when it connects\n", c.Identity, done.GetPosition())
-	return nil
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		o.patience = max(o.patience, logPatience)
+		done, err := once(ctx, o, o.ReplayMail, request)
+		if err != nil {
+			return err
+		}
+		if c.Output == "json" {
+			return table(p, c.Output, []*adminv1.ReplayMailResponse{done}, nil, nil)
+		}
+		fmt.Fprintf(p.stdout, "what %s was sent from position %d on comes again when it connects\n", c.Identity, done.GetPosition())
+		return nil
+	})
 }

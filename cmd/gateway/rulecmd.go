@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -26,26 +27,21 @@ type ruleAddCmd struct {
 }
 
 func (c *ruleAddCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	added, err := once(ctx, o, o.AddRule, &adminv1.AddRuleRequest{Rule: &adminv1.Rule{
-		Effect: c.Effect, Principal: c.Principal, Action: c.Action, Address: c.Address, Grammar: c.Grammar, Note: c.Note,
-	}})
-	if err != nil {
-		return err
-	}
-	if !added.GetCreated() {
-		fmt.Fprintf(p.stderr, "there was a rule that says the same\n")
-	}
-	for _, w := range added.GetWarnings() {
-		fmt.Fprintf(p.stderr, "gateway: warning: %s\n", w.GetText())
-	}
-	return printRules(p, c.Output, []*adminv1.Rule{added.GetRule()})
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		added, err := once(ctx, o, o.AddRule, &adminv1.AddRuleRequest{Rule: &adminv1.Rule{
+			Effect: c.Effect, Principal: c.Principal, Action: c.Action, Address: c.Address, Grammar: c.Grammar, Note: c.Note,
+		}})
+		if err != nil {
+			return err
+		}
+		if !added.GetCreated() {
+			fmt.Fprintf(p.stderr, "there was a rule that says the same\n")
+		}
+		for _, w := range added.GetWarnings() {
+			fmt.Fprintf(p.stderr, "gateway: warning: %s\n", w.GetText())
+		}
+		return printRules(p, c.Output, []*adminv1.Rule{added.GetRule()})
+	})
 }
 
 func printRules(p *program, output string, list []*adminv1.Rule) error {
@@ -62,24 +58,13 @@ type ruleListCmd struct {
 }
 
 func (c *ruleListCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	var all []*adminv1.Rule
-	for request := (&adminv1.ListRulesRequest{}); ; {
-		page, err := once(ctx, o, o.ListRules, request)
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		all, err := gather(ctx, o, o.ListRules, &adminv1.ListRulesRequest{}, everything, (*adminv1.ListRulesResponse).GetRules)
 		if err != nil {
 			return err
 		}
-		all = append(all, page.GetRules()...)
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			return printRules(p, c.Output, all)
-		}
-	}
+		return printRules(p, c.Output, all)
+	})
 }
 
 type ruleRemoveCmd struct {
@@ -89,18 +74,13 @@ type ruleRemoveCmd struct {
 }
 
 func (c *ruleRemoveCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	removed, err := once(ctx, o, o.RemoveRule, &adminv1.RemoveRuleRequest{Id: c.ID})
-	if err != nil {
-		return err
-	}
-	return printRules(p, c.Output, []*adminv1.Rule{removed.GetRule()})
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		removed, err := once(ctx, o, o.RemoveRule, &adminv1.RemoveRuleRequest{Id: c.ID})
+		if err != nil {
+			return err
+		}
+		return printRules(p, c.Output, []*adminv1.Rule{removed.GetRule()})
+	})
 }
 
 type ruleExplainCmd struct {
@@ -112,29 +92,24 @@ type ruleExplainCmd struct {
 }
 
 func (c *ruleExplainCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	e, err := once(ctx, o, o.ExplainSend, &adminv1.ExplainSendRequest{Identity: c.Identity, Address: c.Address, Workspaces: c.Workspace})
-	if err != nil {
-		return err
-	}
-	if c.Output == "json" {
-		return table(p, c.Output, []*adminv1.ExplainSendResponse{e}, nil, nil)
-	}
-	fmt.Fprintf(p.stdout, "%s\n", verdict("", e.GetAllowed(), e.GetReason()))
-	if e.GetAllowed() != e.GetAllowedWithoutRules() {
-		fmt.Fprintf(p.stdout, "%s\n", verdict("without rules ", e.GetAllowedWithoutRules(), e.GetReasonWithoutRules()))
-	}
-	if len(e.GetRules()) == 0 {
-		fmt.Fprintln(p.stdout, "no rule matches")
-		return nil
-	}
-	return printRules(p, c.Output, e.GetRules())
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		e, err := once(ctx, o, o.ExplainSend, &adminv1.ExplainSendRequest{Identity: c.Identity, Address: c.Address, Workspaces: c.Workspace})
+		if err != nil {
+			return err
+		}
+		if c.Output == "json" {
+			return table(p, c.Output, []*adminv1.ExplainSendResponse{e}, nil, nil)
+		}
+		fmt.Fprintf(p.stdout, "%s\n", verdict("", e.GetAllowed(), e.GetReason()))
+		if e.GetAllowed() != e.GetAllowedWithoutRules() {
+			fmt.Fprintf(p.stdout, "%s\n", verdict("without rules ", e.GetAllowedWithoutRules(), e.GetReasonWithoutRules()))
+		}
+		if len(e.GetRules()) == 0 {
+			fmt.Fprintln(p.stdout, "no rule matches")
+			return nil
+		}
+		return printRules(p, c.Output, e.GetRules())
+	})
 }
 
 func verdict(when string, allowed bool, reason string) string {

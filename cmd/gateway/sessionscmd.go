@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
 )
 
@@ -18,32 +20,21 @@ type sessionsListCmd struct {
 }
 
 func (c *sessionsListCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	request := &adminv1.ListSessionsRequest{Workspace: c.Workspace, Kind: c.Kind, IdentityPrefix: c.Identity}
-	var (
-		all        []*adminv1.Session
-		unanswered []string
-	)
-	for {
-		page, err := once(ctx, o, o.ListSessions, request)
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		request := &adminv1.ListSessionsRequest{Workspace: c.Workspace, Kind: c.Kind, IdentityPrefix: c.Identity}
+		var unanswered []string
+		all, err := gather(ctx, o, o.ListSessions, request, everything, func(page *adminv1.ListSessionsResponse) []*adminv1.Session {
+			unanswered = page.GetUnanswered()
+			return page.GetSessions()
+		})
 		if err != nil {
 			return err
 		}
-		all, unanswered = append(all, page.GetSessions()...), page.GetUnanswered()
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			break
+		if err := printSessions(p, c.Output, all); err != nil {
+			return err
 		}
-	}
-	if err := printSessions(p, c.Output, all); err != nil {
-		return err
-	}
-	return o.incomplete(unanswered)
+		return o.incomplete(unanswered)
+	})
 }
 
 func printSessions(p *program, output string, all []*adminv1.Session) error {
@@ -60,16 +51,11 @@ type sessionsKickCmd struct {
 }
 
 func (c *sessionsKickCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	done, err := once(ctx, o, o.KickSession, &adminv1.KickSessionRequest{Target: c.Target, Reason: c.Reason})
-	if err != nil {
-		return err
-	}
-	return printSessions(p, c.Output, done.GetSessions())
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		done, err := once(ctx, o, o.KickSession, &adminv1.KickSessionRequest{Target: c.Target, Reason: c.Reason})
+		if err != nil {
+			return err
+		}
+		return printSessions(p, c.Output, done.GetSessions())
+	})
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 	"unicode/utf8"
 
@@ -27,40 +26,30 @@ func (c *tailCmd) Run(p *program) error {
 	if _, err := address.Parse(c.Address); err != nil {
 		return usagef("%v", err)
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	stream, err := o.AdminClient.Tail(ctx, &adminv1.TailRequest{Address: c.Address})
-	if err != nil {
-		return o.explain(err)
-	}
-	for n := 0; c.Count == 0 || n < c.Count; {
-		r, err := stream.Recv()
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil
-		case errors.Is(err, io.EOF):
-			return errors.New("the gateway has ended the stream")
-		case err != nil:
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		stream, err := o.AdminClient.Tail(ctx, &adminv1.TailRequest{Address: c.Address})
+		if err != nil {
 			return o.explain(err)
 		}
-		if r.GetDropped() > 0 {
-			fmt.Fprintf(p.stderr, "%d messages are missing here: this command did not keep up\n", r.GetDropped())
+		for n := 0; c.Count == 0 || n < c.Count; {
+			r, err := stream.Recv()
+			if err != nil {
+				return o.ended(ctx, err)
+			}
+			if r.GetDropped() > 0 {
+				fmt.Fprintf(p.stderr, "%d messages are missing here: this command did not keep up\n", r.GetDropped())
+			}
+			if r.GetMessage() == nil {
+				fmt.Fprintf(p.stderr, "observing %s; what is stored from now on is shown\n", printable(c.Address))
+				continue
+			}
+			n++
+			if err := printStored(p, r.GetMessage(), c.Output); err != nil {
+				return err
+			}
 		}
-		if r.GetMessage() == nil {
-			fmt.Fprintf(p.stderr, "observing %s; what is stored from now on is shown\n", printable(c.Address))
-			continue
-		}
-		n++
-		if err := printStored(p, r.GetMessage(), c.Output); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // printStored prints a message as text or as one line of JSON.

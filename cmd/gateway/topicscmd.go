@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -22,36 +23,23 @@ func (c *topicsListCmd) Run(p *program) error {
 	if c.Limit < 1 {
 		return usagef("--limit must be at least 1")
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	o.patience = max(o.patience, logPatience)
-	request := &adminv1.ListTopicsRequest{Prefix: c.Prefix}
-	var all []*adminv1.Topic
-	for {
-		request.PageSize = int32(min(c.Limit-len(all), 100))
-		page, err := once(ctx, o, o.ListTopics, request)
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		o.patience = max(o.patience, logPatience)
+		request := &adminv1.ListTopicsRequest{Prefix: c.Prefix, PageSize: 100} // counting what waits takes its time
+		all, err := gather(ctx, o, o.ListTopics, request, c.Limit, (*adminv1.ListTopicsResponse).GetTopics)
 		if err != nil {
 			return err
 		}
-		all = append(all, page.GetTopics()...)
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" || len(all) >= c.Limit {
-			break
-		}
-	}
-	return table(p, c.Output, all, []string{"TOPIC", "RATE", "CONNECTED", "WAITING", "OLDEST"}, func(t *adminv1.Topic) []string {
-		connected := ""
-		if t.GetConnected() {
-			connected = "yes"
-		}
-		waiting := strconv.FormatUint(t.GetBacklog(), 10)
-		if !t.GetBacklogExact() {
-			waiting += "+"
-		}
-		return []string{t.GetTopic(), fmt.Sprintf("%.1f/s", t.GetRate()), connected, waiting, ago(t.GetOldestUnreadMs() / 1000)}
+		return table(p, c.Output, all, []string{"TOPIC", "RATE", "CONNECTED", "WAITING", "OLDEST"}, func(t *adminv1.Topic) []string {
+			connected := ""
+			if t.GetConnected() {
+				connected = "yes"
+			}
+			waiting := strconv.FormatUint(t.GetBacklog(), 10)
+			if !t.GetBacklogExact() {
+				waiting += "+"
+			}
+			return []string{t.GetTopic(), fmt.Sprintf("%.1f/s", t.GetRate()), connected, waiting, ago(t.GetOldestUnreadMs() / 1000)}
+		})
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -22,34 +23,29 @@ func (c *whereCmd) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	o.patience = max(o.patience, logPatience)
-	found, err := once(ctx, o, o.FindMessage, &adminv1.FindMessageRequest{MessageId: c.MessageID, SinceMs: since})
-	if err != nil {
-		return err
-	}
-	list := found.GetMessages()
-	if len(list) > 0 || c.Output == "json" {
-		err = table(p, c.Output, list, []string{"STATE", "SOURCE", "TOPIC", "AT", "POSITION", "DELIVERIES", "REASON"}, func(m *adminv1.MessagePlace) []string {
-			return []string{
-				m.GetState(), m.GetSource(), m.GetTopic(), clock(m.GetTimestampMs()), strconv.FormatUint(m.GetPosition(), 10),
-				strconv.FormatUint(uint64(m.GetDeliveries()), 10), m.GetReason(),
-			}
-		})
-	}
-	switch {
-	case err != nil || len(list) > 0:
-		return err
-	case found.GetIncomplete():
-		return fmt.Errorf("no message with this id is in memory; give --since, such as --since 24h, to read the log from there on")
-	}
-	return fmt.Errorf("no message with this id was found; --since, such as --since 24h, reads more of the log")
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		o.patience = max(o.patience, logPatience)
+		found, err := once(ctx, o, o.FindMessage, &adminv1.FindMessageRequest{MessageId: c.MessageID, SinceMs: since})
+		if err != nil {
+			return err
+		}
+		list := found.GetMessages()
+		if len(list) > 0 || c.Output == "json" {
+			err = table(p, c.Output, list, []string{"STATE", "SOURCE", "TOPIC", "AT", "POSITION", "DELIVERIES", "REASON"}, func(m *adminv1.MessagePlace) []string {
+				return []string{
+					m.GetState(), m.GetSource(), m.GetTopic(), clock(m.GetTimestampMs()), strconv.FormatUint(m.GetPosition(), 10),
+					strconv.FormatUint(uint64(m.GetDeliveries()), 10), m.GetReason(),
+				}
+			})
+		}
+		switch {
+		case err != nil || len(list) > 0:
+			return err
+		case found.GetIncomplete():
+			return fmt.Errorf("no message with this id is in memory; give --since, such as --since 24h, to read the log from there on")
+		}
+		return fmt.Errorf("no message with this id was found; --since, such as --since 24h, reads more of the log")
+	})
 }
 
 // logPatience is how long a command that reads the log may take, if --timeout

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -21,21 +22,16 @@ type workspaceCreateCmd struct {
 }
 
 func (c *workspaceCreateCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	made, err := once(ctx, o, o.CreateWorkspace, &adminv1.CreateWorkspaceRequest{Name: c.Name})
-	if err != nil {
-		return err
-	}
-	if !made.GetCreated() {
-		fmt.Fprintf(p.stderr, "the workspace was there\n")
-	}
-	return printWorkspaces(p, c.Output, []*adminv1.Workspace{made.GetWorkspace()})
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		made, err := once(ctx, o, o.CreateWorkspace, &adminv1.CreateWorkspaceRequest{Name: c.Name})
+		if err != nil {
+			return err
+		}
+		if !made.GetCreated() {
+			fmt.Fprintf(p.stderr, "the workspace was there\n")
+		}
+		return printWorkspaces(p, c.Output, []*adminv1.Workspace{made.GetWorkspace()})
+	})
 }
 
 func printWorkspaces(p *program, output string, list []*adminv1.Workspace) error {
@@ -50,24 +46,13 @@ type workspaceListCmd struct {
 }
 
 func (c *workspaceListCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	var all []*adminv1.Workspace
-	for request := (&adminv1.ListWorkspacesRequest{}); ; {
-		page, err := once(ctx, o, o.ListWorkspaces, request)
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		all, err := gather(ctx, o, o.ListWorkspaces, &adminv1.ListWorkspacesRequest{}, everything, (*adminv1.ListWorkspacesResponse).GetWorkspaces)
 		if err != nil {
 			return err
 		}
-		all = append(all, page.GetWorkspaces()...)
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			return printWorkspaces(p, c.Output, all)
-		}
-	}
+		return printWorkspaces(p, c.Output, all)
+	})
 }
 
 type workspaceDeleteCmd struct {
@@ -76,18 +61,13 @@ type workspaceDeleteCmd struct {
 }
 
 func (c *workspaceDeleteCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		if _, err := once(ctx, o, o.DeleteWorkspace, &adminv1.DeleteWorkspaceRequest{Name: c.Name}); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(p.stdout, "%s is deleted\n", c.Name)
 		return err
-	}
-	defer o.close()
-	if _, err := once(ctx, o, o.DeleteWorkspace, &adminv1.DeleteWorkspaceRequest{Name: c.Name}); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(p.stdout, "%s is deleted\n", c.Name)
-	return err
+	})
 }
 
 type workspaceMembersCmd struct {
@@ -100,43 +80,31 @@ type workspaceMembersCmd struct {
 }
 
 func (c *workspaceMembersCmd) Run(p *program) error {
-	ctx, cancel := p.untilSignal()
-	defer cancel()
-	o, err := c.operate(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	for _, x := range []struct {
-		users  []string
-		ruling string
-	}{{c.Add, "in"}, {c.Remove, "out"}, {c.Unrule, "none"}} {
-		for _, user := range x.users {
-			if _, err := once(ctx, o, o.RuleMember, &adminv1.RuleMemberRequest{Workspace: c.Workspace, User: user, Ruling: x.ruling}); err != nil {
-				return err
+	return c.with(p, func(ctx context.Context, o *operator) error {
+		for _, x := range []struct {
+			users  []string
+			ruling string
+		}{{c.Add, "in"}, {c.Remove, "out"}, {c.Unrule, "none"}} {
+			for _, user := range x.users {
+				if _, err := once(ctx, o, o.RuleMember, &adminv1.RuleMemberRequest{Workspace: c.Workspace, User: user, Ruling: x.ruling}); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	var all []*adminv1.Member
-	for request := (&adminv1.ListMembersRequest{Workspace: c.Workspace}); ; {
-		page, err := once(ctx, o, o.ListMembers, request)
+		all, err := gather(ctx, o, o.ListMembers, &adminv1.ListMembersRequest{Workspace: c.Workspace}, everything, (*adminv1.ListMembersResponse).GetMembers)
 		if err != nil {
 			return err
 		}
-		all = append(all, page.GetMembers()...)
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			break
-		}
-	}
-	return table(p, c.Output, all, []string{"USER", "MEMBER", "RULING", "BY CREDENTIAL UNTIL"}, func(m *adminv1.Member) []string {
-		member := "no"
-		if m.GetMember() {
-			member = "yes"
-		}
-		until := ""
-		if m.GetUntil() > 0 {
-			until = time.Unix(m.GetUntil(), 0).UTC().Format(time.RFC3339)
-		}
-		return []string{m.GetUser(), member, m.GetRuling(), until}
+		return table(p, c.Output, all, []string{"USER", "MEMBER", "RULING", "BY CREDENTIAL UNTIL"}, func(m *adminv1.Member) []string {
+			member := "no"
+			if m.GetMember() {
+				member = "yes"
+			}
+			until := ""
+			if m.GetUntil() > 0 {
+				until = time.Unix(m.GetUntil(), 0).UTC().Format(time.RFC3339)
+			}
+			return []string{m.GetUser(), member, m.GetRuling(), until}
+		})
 	})
 }
