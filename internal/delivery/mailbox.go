@@ -127,6 +127,14 @@ func (m *Mailbox) Urgent(frame []byte) bool { return m.push(&m.urgent, frame) }
 // Reply queues the answer to something that the client asked.
 func (m *Mailbox) Reply(frame []byte) bool { return m.push(&m.replies, frame) }
 
+// Unread returns how many bytes of what is urgent and of replies wait to be
+// taken.
+func (m *Mailbox) Unread() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.urgent.bytes + m.replies.bytes
+}
+
 func (m *Mailbox) push(l *lane, frame []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -113,6 +113,7 @@ type Manager struct {
 	wg       sync.WaitGroup
 	refusals refusals
 	looking  chan struct{} // one of each question about a message that is being answered
+	working  chan struct{} // one of each job that is being done
 
 	mu       sync.Mutex
 	sessions map[string]*Session
@@ -144,7 +145,7 @@ type Stats struct {
 // NewManager returns a manager, which must be closed.
 func NewManager(o Options) *Manager {
 	o = o.withDefaults()
-	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), looking: make(chan struct{}, maxLooking), refusals: newRefusals(), sessions: map[string]*Session{}}
+	m := &Manager{o: o, entry: newAdmission(o.AdmissionRate, o.Now), stop: make(chan struct{}), looking: make(chan struct{}, maxLooking), working: make(chan struct{}, maxWorking), refusals: newRefusals(), sessions: map[string]*Session{}}
 	o.Router.OnLoss(m.lose)
 	m.wg.Go(m.watch)
 	return m

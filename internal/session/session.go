@@ -40,6 +40,7 @@ type Session struct {
 	claim     auth.Identity // what the principal was bound to
 	life      life
 	renewals  renewals
+	work      work
 
 	extensions []*aetherv1.NegotiatedExtension
 
@@ -162,9 +163,13 @@ func (s *Session) leave(why cause) {
 	case why.receipts:
 		s.awaitReceipts()
 	case why.hurry:
+		s.endWork(hurryTimeout)
 		// Before the watermark is handed over: nothing that it sent may be
 		// stored after its successor has begun (delivery rules P5, L4).
 		s.stopSending(hurryTimeout)
+	}
+	if !why.hurry {
+		s.endWork(settleTimeout)
 	}
 	close(s.flush)
 	if why.flush && !s.flushed(why.hurry) || s.broken.Load() || s.st.Lost() {
@@ -214,15 +219,16 @@ func (s *Session) flushed(hurry bool) bool {
 	}
 }
 
-// awaitReceipts waits until every send of a client that sends nothing more is
-// answered.
+// awaitReceipts waits until all that a client which sends nothing more has sent
+// is answered.
 func (s *Session) awaitReceipts() {
-	timeout := time.NewTimer(receiptTimeout)
-	defer timeout.Stop()
-	select {
-	case <-s.sender.Settled():
-	case <-timeout.C:
-	case <-s.st.Context().Done():
+	ctx, cancel := context.WithTimeout(s.st.Context(), receiptTimeout)
+	defer cancel()
+	for _, answered := range []<-chan struct{}{s.work.settled(), s.sender.Settled()} {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -404,6 +410,7 @@ func (s *Session) send(b *delivery.Batch, flushing bool) error {
 			return err
 		}
 	}
+	s.work.wrote()
 	s.box.Written(b, s.m.running.Load())
 	if s.box.Mode() == delivery.Auto {
 		// What more bytes were written after than all windows hold is done at
