@@ -24,6 +24,9 @@ var (
 	ErrNotFound = errors.New("store: there is no such thing")
 	// ErrFull is returned for one thing more than the store may keep.
 	ErrFull = errors.New("store: there are too many already")
+	// ErrActive is returned for the start of an identity of which another start
+	// is active.
+	ErrActive = errors.New("store: another start of it is active")
 	// ErrEffect is returned for an effect of a rule that is none of those known.
 	ErrEffect = errors.New("store: no such effect of a rule")
 	// ErrCursor is returned for a cursor beyond all changes, such as one from

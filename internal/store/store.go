@@ -73,6 +73,7 @@ type Store interface {
 	Audit
 	Mailboxes
 	Stored
+	Tasks
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

@@ -77,6 +77,11 @@ func (t *Tables) purge(ctx context.Context, name string) (total int64, err error
 			}
 		}
 	}
+	n, err := t.purgeTasks(ctx, name)
+	total += n
+	if err != nil {
+		return total, err
+	}
 	err = t.db.Write(ctx, "purge a workspace", func(w Writer) error {
 		_, err := w.Exec(setPurged, name, rested)
 		return err
