@@ -73,13 +73,15 @@ type result[T any] struct {
 // not end.
 func call[T any](ctx context.Context, d *Driver, op string, f func() (T, error), discard func(T)) (T, error) {
 	var none T
+	host := d.endpoints[d.first.Load()].address()
+	hung := func(kind, err error) error { return &Error{Op: op, Host: host, Kind: kind, Err: err} }
 	if ctx.Err() != nil {
-		return none, d.hung(op, ErrUnreachable, context.Cause(ctx))
+		return none, hung(ErrUnreachable, context.Cause(ctx))
 	}
 	select {
 	case d.calls <- struct{}{}:
 	case <-ctx.Done():
-		return none, d.hung(op, ErrUnreachable, context.Cause(ctx))
+		return none, hung(ErrUnreachable, context.Cause(ctx))
 	case <-d.ctx.Done():
 		return none, streams.ErrClosed
 	}
@@ -120,9 +122,9 @@ func call[T any](ctx context.Context, d *Driver, op string, f func() (T, error),
 	case r := <-ended:
 		return r.value, r.err
 	case text := <-c.wrong:
-		return leave(d.hung(op, ErrAdvertisedHost, fmt.Errorf("%s", text)))
+		return leave(hung(ErrAdvertisedHost, fmt.Errorf("%s", text)))
 	case <-ctx.Done():
-		return leave(d.hung(op, ErrUnreachable, context.Cause(ctx)))
+		return leave(hung(ErrUnreachable, context.Cause(ctx)))
 	case <-d.ctx.Done():
 		return leave(streams.ErrClosed)
 	}
@@ -152,11 +154,6 @@ func patiently[T any](ctx context.Context, d *Driver, op string, f func() (T, er
 			return value, err
 		}
 	}
-}
-
-// hung is the error of a call that did not end in time.
-func (d *Driver) hung(op string, kind, err error) error {
-	return &Error{Op: op, Host: d.endpoints[d.first.Load()].address(), Kind: kind, Err: err}
 }
 
 func protect[T any](f func() (T, error)) (r result[T]) {

@@ -53,27 +53,9 @@ func (d *Driver) OpenConsumer(ctx context.Context, n int, from streams.Start, ha
 	if err != nil {
 		return nil, err
 	}
-	op := "open consumer on stream " + part.name
-	begin, err := d.begins(ctx, part, from)
-	if err != nil {
-		return nil, err
-	}
-	c, err := patiently(ctx, d, op, func() (*consumer, error) {
+	c, err := patiently(ctx, d, "open consumer on stream "+part.name, func() (*consumer, error) {
 		return anywhere(ctx, d, func(env *environment) (*consumer, error) {
-			c := &consumer{
-				d: d, part: part, env: env, handle: handle,
-				done:     make(chan struct{}),
-				stop:     make(chan struct{}),
-				released: make(chan struct{}),
-			}
-			c.next, _ = from.Offset()
-			c.gate.Lock() // until it is known that the caller has not left
-			var err error
-			c.lib, c.closes, err = subscribe(env, part, begin, c.take)
-			if err != nil {
-				c.abandon()
-			}
-			return c, err
+			return d.consumerOn(env, part, from, handle)
 		})
 	}, func(c *consumer) {
 		c.abandon()
@@ -98,15 +80,34 @@ func (d *Driver) OpenConsumer(ctx context.Context, n int, from streams.Start, ha
 	return c, nil
 }
 
-// subscribe starts reading at a position. Entries go to handle from then on.
-func subscribe(env *environment, part *partition, begin stream.OffsetSpecification, handle stream.MessagesHandler) (*stream.Consumer, stream.ChannelClose, error) {
-	o := stream.NewConsumerOptions().
-		SetConsumerName(consumerName).
-		SetClientProvidedName("aether-consumer").
-		SetManualCommit().
-		SetCRCCheck(true). // the library reads zeros on after a cut connection; this finds them out
-		SetInitialCredits(credits).
-		SetOffset(begin)
+// consumerOn opens a consumer. Its gate is locked until it is known that the
+// caller has not left.
+func (d *Driver) consumerOn(env *environment, part *partition, from streams.Start, handle func(streams.Entry)) (*consumer, error) {
+	begin, look, err := begins(env, part, from)
+	if err != nil {
+		return nil, err
+	}
+	c := &consumer{
+		d: d, part: part, env: env, handle: handle,
+		done:     make(chan struct{}),
+		stop:     make(chan struct{}),
+		released: make(chan struct{}),
+	}
+	c.next, _ = from.Offset()
+	c.gate.Lock()
+	c.lib, c.closes, err = subscribe(env, part, consumerOptions(begin).SetInitialCredits(credits), c.take)
+	if err != nil {
+		c.abandon()
+		return nil, err
+	}
+	if look != nil { // now: a connection ends with the last one on it
+		_ = look.Close()
+	}
+	return c, nil
+}
+
+// subscribe starts reading. Entries go to handle from then on.
+func subscribe(env *environment, part *partition, o *stream.ConsumerOptions, handle stream.MessagesHandler) (*stream.Consumer, stream.ChannelClose, error) {
 	op, host := "open consumer on stream "+part.name, env.endpoint.address()
 	lib, err := env.NewConsumer(part.name, handle, o)
 	if err != nil {
@@ -122,6 +123,15 @@ func subscribe(env *environment, part *partition, begin stream.OffsetSpecificati
 	return lib, closes, nil
 }
 
+func consumerOptions(begin stream.OffsetSpecification) *stream.ConsumerOptions {
+	return stream.NewConsumerOptions().
+		SetConsumerName(consumerName).
+		SetClientProvidedName("aether-consumer").
+		SetManualCommit().
+		SetCRCCheck(true). // the library reads zeros on after a cut connection; this finds them out
+		SetOffset(begin)
+}
+
 // begins says where the broker is to start for a Start.
 //
 // An offset beyond the log's end is a trap: the broker starts at the end, the
@@ -129,37 +139,36 @@ func subscribe(env *environment, part *partition, begin stream.OffsetSpecificati
 // whole it gives the broker no credit, so that ten of them stop the consumer
 // for ever. So such an offset must not reach the library: reading begins at the
 // end, and the driver drops what is below.
-func (d *Driver) begins(ctx context.Context, part *partition, from streams.Start) (stream.OffsetSpecification, error) {
-	var spec stream.OffsetSpecification
+//
+// Whoever had to look where the end is did so on the connection that the next
+// consumer of env gets as well: a login costs the broker more than all the rest.
+// look is what is to be closed when there is that consumer, or nil.
+func begins(env *environment, part *partition, from streams.Start) (begin stream.OffsetSpecification, look *stream.Consumer, err error) {
 	if since, ok := from.Time(); ok {
-		return spec.Timestamp(since.UnixMilli()), nil
+		return begin.Timestamp(since.UnixMilli()), nil, nil
 	}
 	offset, ok := from.Offset()
 	switch {
 	case from.IsNext():
-		return spec.Next(), nil
+		return begin.Next(), nil, nil
 	case !ok, offset == 0:
-		return spec.First(), nil
+		return begin.First(), nil, nil
 	case offset <= math.MaxInt64 && part.reaches(offset):
-		return spec.Offset(int64(offset)), nil
+		return begin.Offset(int64(offset)), nil, nil
 	}
-	end, err := d.logEnd(ctx, part)
-	if err != nil {
-		return spec, err
-	}
-	if end == 0 {
-		return spec.First(), nil
-	}
-	return spec.Offset(int64(min(offset, end))), nil
-}
-
-// logEnd returns the offset after the last entry, or less if entries are being
-// stored just now, or 0 if it finds none.
-func (d *Driver) logEnd(ctx context.Context, part *partition) (uint64, error) {
-	return peek(ctx, d, part, "find the end of", stream.OffsetSpecification{}.Last(), func(cc stream.ConsumerContext, _ *amqp.Message) uint64 {
+	// After the last entry, or less if entries are being stored just now, or 0
+	// if there is none.
+	end, look, err := peek(env, part, begin.Last(), func(cc stream.ConsumerContext, _ *amqp.Message) uint64 {
 		// The first entry of the last chunk.
 		return uint64(cc.Consumer.GetOffset()) + uint64(cc.GetEntriesCount())
 	})
+	switch {
+	case err != nil:
+		return begin, nil, err
+	case end == 0:
+		return begin.First(), look, nil
+	}
+	return begin.Offset(int64(min(offset, end))), look, nil
 }
 
 // First implements [streams.Driver].
@@ -168,37 +177,40 @@ func (d *Driver) First(ctx context.Context, n int) (streams.Entry, error) {
 	if err != nil {
 		return streams.Entry{}, err
 	}
-	return peek(ctx, d, part, "find the first entry of", stream.OffsetSpecification{}.First(), func(cc stream.ConsumerContext, m *amqp.Message) streams.Entry {
-		return streams.Entry{Offset: uint64(cc.Consumer.GetOffset()), Data: m.GetData()}
-	})
+	return patiently(ctx, d, "find the first entry of stream "+part.name, func() (streams.Entry, error) {
+		return anywhere(ctx, d, func(env *environment) (streams.Entry, error) {
+			first, _, err := peek(env, part, stream.OffsetSpecification{}.First(), func(cc stream.ConsumerContext, m *amqp.Message) streams.Entry {
+				return streams.Entry{Offset: uint64(cc.Consumer.GetOffset()), Data: m.GetData()}
+			})
+			if err == nil {
+				env.release()
+			}
+			return first, err
+		})
+	}, nil)
 }
 
 // peek reads a single entry and returns what look makes of it, or zero if none
-// comes soon.
-func peek[T any](ctx context.Context, d *Driver, part *partition, what string, begin stream.OffsetSpecification, look func(stream.ConsumerContext, *amqp.Message) T) (T, error) {
-	return patiently(ctx, d, what+" stream "+part.name, func() (T, error) {
-		return anywhere(ctx, d, func(env *environment) (T, error) {
-			found := make(chan T, 1) // only the first is of interest
-			take := func(cc stream.ConsumerContext, m *amqp.Message) {
-				select {
-				case found <- look(cc, m):
-				default:
-				}
-			}
-			var value T
-			if _, _, err := subscribe(env, part, begin, take); err != nil {
-				return value, err
-			}
-			timer := time.NewTimer(emptyWait)
-			defer timer.Stop()
-			select {
-			case value = <-found:
-			case <-timer.C:
-			}
-			env.release()
-			return value, nil
-		})
-	}, nil)
+// comes soon. Its consumer gets one chunk and no more.
+func peek[T any](env *environment, part *partition, begin stream.OffsetSpecification, look func(stream.ConsumerContext, *amqp.Message) T) (value T, c *stream.Consumer, err error) {
+	found := make(chan T, 1) // only the first is of interest
+	o := consumerOptions(begin).SetInitialCredits(1).SetCreditStrategy(stream.ManualCreditStrategy)
+	c, _, err = subscribe(env, part, o, func(cc stream.ConsumerContext, m *amqp.Message) {
+		select {
+		case found <- look(cc, m):
+		default:
+		}
+	})
+	if err != nil {
+		return value, nil, err
+	}
+	timer := time.NewTimer(emptyWait)
+	defer timer.Stop()
+	select {
+	case value = <-found:
+	case <-timer.C:
+	}
+	return value, c, nil
 }
 
 // take is called by the library for each entry.

@@ -8,7 +8,9 @@
 // broker's cost of a connection grows with the entities on it, and because one
 // that hangs must not hold up another: one for the data and one on which the
 // client library looks up where the stream lives. Nothing is pooled and nothing
-// reconnects: what has lost its connection closes its Done channel.
+// reconnects: what has lost its connection closes its Done channel. A login is
+// the dearest thing that one can ask of the broker: an opening takes three, with
+// the one that sees whether the broker is there, and few openings run at a time.
 //
 // With one URL every connection goes to exactly that address, whatever the
 // broker advertises, so that a container's mapped port, a proxy or a load

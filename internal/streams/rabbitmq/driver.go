@@ -78,6 +78,7 @@ type Driver struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	calls  chan struct{} // see maxCalls
+	logins chan struct{} // see maxLogins
 	first  atomic.Uint32 // index of the endpoint to try first: the last that answered
 
 	mu     sync.Mutex
@@ -152,12 +153,13 @@ func newDriver(opts Options) (*Driver, error) {
 		opts.SegmentBytes = defaultSegmentBytes
 	}
 	d := &Driver{
-		opts:  opts,
-		log:   opts.Logger,
-		stall: stallLimit,
-		calls: make(chan struct{}, maxCalls),
-		open:  make(map[io.Closer]struct{}),
-		idle:  make(chan struct{}),
+		opts:   opts,
+		log:    opts.Logger,
+		stall:  stallLimit,
+		calls:  make(chan struct{}, maxCalls),
+		logins: make(chan struct{}, maxLogins),
+		open:   make(map[io.Closer]struct{}),
+		idle:   make(chan struct{}),
 	}
 	if d.log == nil {
 		d.log = slog.Default()

@@ -3,9 +3,12 @@ package rabbitmq
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/stream"
 	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/aether-gateway/gateway/internal/streams"
 )
 
 // environment is the library's Environment for one endpoint, with what its
@@ -26,7 +29,8 @@ func (d *Driver) connect(e endpoint) (*environment, error) {
 	o.SetRPCTimeout(rpcTimeout)
 	o.SetMeterProvider(noop.NewMeterProvider())
 	o.SetRequestedHeartbeat(3 * heartbeat)
-	o.SetMaxProducersPerClient(1).SetMaxConsumersPerClient(1)
+	o.SetMaxProducersPerClient(1)
+	o.SetMaxConsumersPerClient(2) // a consumer, and before it one that has looked where the log ends
 	if d.tls != nil {
 		o.SetTLSConfig(d.tls)
 	}
@@ -51,15 +55,40 @@ func (e *environment) release() {
 	_ = protect(func() (struct{}, error) { return struct{}{}, e.Close() }).err
 }
 
+// maxLogins bounds the openings that are underway at a time.
+const maxLogins = 4
+
 // anywhere runs f on the first endpoint that lets the driver in, beginning with
 // the one that answered last.
+//
+// At most maxLogins run at a time, for the broker's sake: logging in is by far
+// the most that it does for an opening, and when all openings of a gateway come
+// at once, as after its restart, each would be as slow as all of them together,
+// none would be in time, and the next attempt would meet the same.
 func anywhere[T any](ctx context.Context, d *Driver, f func(*environment) (T, error)) (T, error) {
 	var none T
 	var failed error
+	select {
+	case d.logins <- struct{}{}:
+	case <-ctx.Done():
+		return none, &Error{Op: "log in", Host: d.endpoints[d.first.Load()].address(), Kind: ErrUnreachable, Err: context.Cause(ctx)}
+	case <-d.ctx.Done():
+		return none, streams.ErrClosed
+	}
+	// Whose caller has left hangs, perhaps for ever, and holds up nobody.
+	leave := sync.OnceFunc(func() { <-d.logins })
+	defer leave()
+	defer context.AfterFunc(ctx, leave)()
 	begin := int(d.first.Load())
 	for i := range d.endpoints {
 		n := (begin + i) % len(d.endpoints)
+		// An endpoint that swallows connections, as of a machine that is off,
+		// takes all of the caller's time: the next attempt begins elsewhere.
+		elsewhere := context.AfterFunc(ctx, func() {
+			d.first.CompareAndSwap(uint32(n), uint32((n+1)%len(d.endpoints)))
+		})
 		env, err := d.connect(d.endpoints[n])
+		elsewhere()
 		if err == nil {
 			d.first.Store(uint32(n))
 			var value T
