@@ -73,6 +73,7 @@ type partition struct {
 	usage *usage.Partition // nil: bytes are not limited
 
 	scratch []byte
+	frame   []byte        // of progress that is shown
 	view    envelope.View // of the tail; the tail's goroutine only
 	live    envelope.View // of senders, under mu
 }
@@ -217,7 +218,9 @@ func (p *partition) show(v *envelope.View, position int64) {
 		if repeatable(v) {
 			found = p.judgeCopy(v, position, own)
 		}
-		if t := p.find(v.Topic); t != nil {
+		if v.Kind == envelope.Progress {
+			p.showProgress(v)
+		} else if t := p.find(v.Topic); t != nil {
 			p.hand(t, v, position, own, found)
 		}
 		if len(p.observers) > 0 && !found.again {
@@ -355,11 +358,11 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		if it.sender == nil || late && p.wasUnknown(it.seq) {
 			continue
 		}
-		it.sender.settle(answer{it.requestID, it.messageID, it.key.address}, outcome, false)
+		it.sender.settle(answer{it.requestID, it.messageID, it.key.address}, outcome, false, it.silent)
 		it.sender.answered()
 	}
 	for _, w := range repeats {
-		w.sender.settle(w.answer, outcome, true)
+		w.sender.settle(w.answer, outcome, true, false)
 		w.sender.answered()
 	}
 }

@@ -145,6 +145,8 @@ type Router struct {
 	scanning chan struct{} // one of each scan of the log
 	refusals refusals
 	dead     *deadLetters
+	// addressees are whom progress may be addressed to.
+	addressees addressees
 }
 
 // New starts a router: a writer and a tail for every partition, which connect

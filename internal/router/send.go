@@ -21,6 +21,7 @@ type pending struct {
 	key       pair
 	id        idKey // if byClient
 	byClient  bool  // the message id is the client's
+	silent    bool  // nothing is answered unless it fails
 	requestID string
 	messageID string
 	seq       uint64
@@ -104,7 +105,7 @@ func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
 	e.Seq = p.seq + 1
 	p.scratch = e.Append(p.scratch[:0])
 	err := p.writer.Append(p.scratch, pending{
-		sender: s, key: key, id: d.id, byClient: d.byClient, requestID: d.requestID, messageID: e.MessageID, seq: e.Seq,
+		sender: s, key: key, id: d.id, byClient: d.byClient, silent: d.silent, requestID: d.requestID, messageID: e.MessageID, seq: e.Seq,
 	})
 	if err != nil {
 		return refusal(err)
@@ -142,7 +143,7 @@ func (p *partition) repeated(s *Sender, r *idRecord, d *draft) *wireerr.Error {
 	}
 	a := answer{d.requestID, d.envelope.MessageID, d.envelope.Topic}
 	if r.outcome != 0 {
-		s.settle(a, r.outcome, true)
+		s.settle(a, r.outcome, true, false)
 		return nil
 	}
 	if !p.ids.wait(r, s, a) {

@@ -120,11 +120,11 @@ func (a answer) name(e *wireerr.Error) *wireerr.Error {
 }
 
 // settle answers a send whose outcome is known.
-func (s *Sender) settle(a answer, outcome streams.Outcome, duplicate bool) {
+func (s *Sender) settle(a answer, outcome streams.Outcome, duplicate, silent bool) {
 	switch outcome {
 	case streams.Stored:
 		s.r.stats.Stored.Add(1)
-		if a.requestID != "" {
+		if a.requestID != "" && !silent {
 			var frame [receiptSize]byte // of most
 			s.reply(appendReceipt(frame[:0], a.requestID, a.messageID, duplicate))
 		}

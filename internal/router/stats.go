@@ -7,6 +7,9 @@ type Stats struct {
 	// Sends counts sends that arrived, Refused those that were refused at
 	// once, Stored and Failed the outcomes of the rest, Duplicates repeats.
 	Sends, Refused, Stored, Failed, Duplicates atomic.Uint64
+	// Reports counts reports of progress that arrived, Notices updates that the
+	// gateway itself made. What becomes of reports is counted as of sends.
+	Reports, Notices atomic.Uint64
 	// Live counts messages handed over before they were stored, Shared
 	// deliveries of shared addresses, Redelivered those made again, Expired
 	// messages that came too late, GivenUp those that nobody would take after

@@ -47,8 +47,11 @@ type Reads struct {
 	// Identity is the session's identity string; its own broadcasts are
 	// recognised by it.
 	Identity string
-	// Workspace is whose quota counts what is kept of the session.
+	// Workspace is whose quota counts what is kept of the session, and where the
+	// session is: progress of other workspaces is not for it. Anywhere says that
+	// it is in none, and may get what is addressed to it from all.
 	Workspace string
+	Anywhere  bool
 	// Ends are the log's ends before its lease was taken ([Router.Ends]); nil
 	// is now.
 	Ends Ends
@@ -75,7 +78,8 @@ type Subscription struct {
 	inboxes []*inbox
 	listens []listening
 	worker  *member
-	again   *backlog // nacked deliveries that are to come again; at most the ledger's size
+	notices *addressee // nil: nobody can address progress to it
+	again   *backlog   // nacked deliveries that are to come again; at most the ledger's size
 
 	dyingMu sync.Mutex
 	dying   []uint64 // deliveries on their way to the dead-letter log; of the ledger
@@ -128,6 +132,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 		s.worker.Void = r.voidAt(reads.Workers)
 		p.work(reads.Workers, s.worker)
 	}
+	s.beAddressed()
 	r.register(s)
 	for _, in := range s.inboxes {
 		in.p.mu.Lock()
@@ -321,6 +326,7 @@ type Leaving struct {
 // committed, unless the lease is lost. The lease may be freed afterwards.
 func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 	s.r.unregister(s)
+	s.r.addressees.drop(s.reads.Identity, s.notices)
 	for _, l := range s.listens {
 		l.p.unlisten(l.l.topic.Name, l.l)
 	}

@@ -44,6 +44,7 @@ type draft struct {
 	envelope  envelope.Envelope
 	requestID string
 	byClient  bool   // the message id is the client's
+	silent    bool   // nothing is answered unless it fails
 	id        idKey  // if byClient
 	digest    uint64 // if byClient
 }

@@ -193,6 +193,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	s.events = reads.Events
 	reads.Identity, reads.Lease, reads.Echo, reads.Gap = s.identity, s.lease, init.GetDelivery().GetEcho(), s.gap
 	reads.Workspace, reads.Ends = principal.Workspace, ends
+	reads.Anywhere = !s.kind.WorkspaceScoped()
 	reads.Watermark, reads.Exact = grant.Watermark, grant.Exact
 	if s.sub, err = m.subscribe(ctx, s, reads); err != nil {
 		m.release(s)

@@ -1,0 +1,237 @@
+package router
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/wireerr"
+)
+
+// Progress (gateway.md 14) is stored for pg::{workspace} as an encoded
+// ProgressUpdate in an envelope of a kind of its own. What is addressed to one
+// recipient is given to that one alone, on whatever gateway it is, also to one
+// that does not listen to the workspace's progress.
+
+// Notify publishes an update that the gateway itself makes, in the workspace
+// that it names, for its recipient alone if it names one: an identity, or
+// us::{user} for all windows of that user. It does not wait until the update is
+// stored; an error says that it surely is not. Time and message id are set if
+// they are empty. Nobody is taken for its reporter: the recipient gets it,
+// whatever its source says.
+func (r *Router) Notify(u *aetherv1.ProgressUpdate) error {
+	to, err := address.Progress(u.GetWorkspace())
+	if err != nil {
+		return fmt.Errorf("router: a notice: %w", err)
+	}
+	u = proto.CloneOf(u)
+	if u.TimestampMs == 0 {
+		u.TimestampMs = r.nowMS()
+	}
+	if u.MessageId == "" {
+		u.MessageId = newID()
+	}
+	e, refused := r.progress(to, u)
+	if refused != nil {
+		return refused
+	}
+	p := r.parts[r.placement.Of(e.Topic)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.Seq = p.seq + 1
+	p.scratch = e.Append(p.scratch[:0])
+	if err := p.writer.Append(p.scratch, pending{seq: e.Seq}); err != nil {
+		return refusal(err)
+	}
+	p.seq = e.Seq
+	r.stats.Notices.Add(1)
+	return nil
+}
+
+// progress makes the envelope of an update, all but its number.
+func (r *Router) progress(to address.Address, u *aetherv1.ProgressUpdate) (*envelope.Envelope, *wireerr.Error) {
+	era, name, exists := r.spaces.stamp(to, u.GetWorkspace())
+	if !exists {
+		return nil, wireerr.New(wireerr.NotFound, "%s", NoWorkspace(name))
+	}
+	payload, err := proto.Marshal(u)
+	if err != nil {
+		return nil, wireerr.New(wireerr.InvalidArgument, "the progress cannot be encoded").Because(err)
+	}
+	if n := len(payload); n > r.maxPayload {
+		return nil, wireerr.New(wireerr.PayloadTooLarge, "the progress has %d bytes, %d are allowed", n, r.maxPayload).
+			With("size", strconv.Itoa(n)).With("limit", strconv.Itoa(r.maxPayload))
+	}
+	return &envelope.Envelope{
+		Payload: payload, TimestampMS: u.GetTimestampMs(), Workspace: u.GetWorkspace(), MessageID: u.GetMessageId(), Drawn: true,
+		Topic: to.String(), Era: era, Origin: r.origin, Kind: envelope.Progress,
+	}, nil
+}
+
+// addressees are the sessions of this gateway by identity, as far as progress
+// is addressed to one of them. Its lock is a leaf but for mailboxes.
+type addressees struct {
+	mu sync.RWMutex
+	by map[string]*addressee
+}
+
+// addressee is one session. What is in it changes with the locks of the
+// partitions of both workspaces held.
+type addressee struct {
+	box       *delivery.Mailbox
+	topic     delivery.Topic
+	workspace string // where it is; empty: nowhere
+	anywhere  bool   // it is in no workspace, and progress of all may reach it
+}
+
+// beAddressed makes a session known to who addresses progress to it.
+func (s *Subscription) beAddressed() {
+	a := &addressee{box: s.box, workspace: s.reads.Workspace, anywhere: s.reads.Anywhere}
+	a.topic.Name = progressOf(a.workspace)
+	s.notices = a
+	if s.reads.Identity == "" {
+		return
+	}
+	s.r.addressees.put(s.reads.Identity, a)
+}
+
+// progressOf is the topic that gaps of what is addressed to a session name.
+func progressOf(workspace string) string {
+	if a, err := address.Progress(workspace); err == nil {
+		return a.String()
+	}
+	return address.PrefixProgress.String()
+}
+
+// put makes a session known. One that it takes over from is so no more.
+func (l *addressees) put(identity string, a *addressee) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by == nil {
+		l.by = map[string]*addressee{}
+	}
+	l.by[identity] = a
+}
+
+func (l *addressees) drop(identity string, a *addressee) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by[identity] == a {
+		delete(l.by, identity)
+	}
+}
+
+// find returns who an identity is here, if it is where progress of a workspace
+// may reach it.
+func (l *addressees) find(identity, workspace []byte) *addressee {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	a := l.by[string(identity)]
+	if a == nil || !a.anywhere && (a.workspace == "" || a.workspace != string(workspace)) {
+		return nil
+	}
+	return a
+}
+
+var userPrefix = []byte("us::")
+
+// showProgress gives an update to its recipient, or to all who listen but its
+// reporter. The lock is held.
+func (p *partition) showProgress(v *envelope.View) {
+	if p.r.spaces.over(v.Workspace, v.Era) {
+		return
+	}
+	if cap(p.frame) > 64<<10 {
+		p.frame = nil // one large update must not keep its size for ever
+	}
+	recipient, err := recipientOf(v.Payload)
+	if err != nil {
+		p.r.stats.DamagedEnvelopes.Add(1)
+		return
+	}
+	var listeners []*listener
+	if t := p.targets[string(v.Topic)]; t != nil && t.topic != nil {
+		listeners = t.topic.members
+	}
+	if len(recipient) == 0 {
+		if len(listeners) > 0 {
+			p.frame = appendProgress(p.frame[:0], v.Payload)
+		}
+		for _, l := range listeners {
+			if string(v.Source) != l.source {
+				p.shareProgress(l.box, &l.topic)
+			}
+		}
+		return
+	}
+	if a := p.r.addressees.find(recipient, v.Workspace); a != nil {
+		if !bytes.Equal(v.Source, recipient) {
+			p.frame = appendProgress(p.frame[:0], v.Payload)
+			p.shareProgress(a.box, &a.topic)
+		}
+		return
+	}
+	if !bytes.HasPrefix(recipient, userPrefix) {
+		return
+	}
+	// All windows of a user, who do not report.
+	p.frame = appendProgress(p.frame[:0], v.Payload)
+	for _, l := range listeners {
+		if l.isWindowOf(recipient) {
+			p.shareProgress(l.box, &l.topic)
+		}
+	}
+}
+
+// isWindowOf reports whether a listener is a window of us::{user}.
+func (l *listener) isWindowOf(user []byte) bool {
+	n := len(user)
+	return len(l.source) > n+2 && l.source[:n] == string(user) && l.source[n:n+2] == "::"
+}
+
+// shareProgress hands the update in p.frame over.
+func (p *partition) shareProgress(box *delivery.Mailbox, t *delivery.Topic) {
+	box.Shared(t, p.frame)
+	p.r.stats.Shared.Add(1)
+}
+
+const (
+	fieldProgressUpdate = 16 // DownstreamMessage.progress_update
+	fieldRecipient      = 11 // ProgressUpdate.recipient
+)
+
+// appendProgress appends the frame of a stored update, which is encoded.
+func appendProgress(dst, update []byte) []byte {
+	dst = protowire.AppendTag(dst, fieldProgressUpdate, protowire.BytesType)
+	return protowire.AppendBytes(dst, update)
+}
+
+var errUpdate = errors.New("router: no ProgressUpdate")
+
+// recipientOf reads the recipient of an encoded update.
+func recipientOf(update []byte) (recipient []byte, err error) {
+	for len(update) > 0 {
+		field, typ, n := protowire.ConsumeTag(update)
+		if n < 0 {
+			return nil, errUpdate
+		}
+		update = update[n:]
+		if n = protowire.ConsumeFieldValue(field, typ, update); n < 0 {
+			return nil, errUpdate
+		}
+		if field == fieldRecipient && typ == protowire.BytesType {
+			recipient, _ = protowire.ConsumeBytes(update)
+		}
+		update = update[n:]
+	}
+	return recipient, nil
+}
