@@ -13,6 +13,8 @@ const (
 	SubjectRules Subject = "rules"
 	// SubjectKeys is API keys, and which credentials were revoked.
 	SubjectKeys Subject = "keys"
+	// SubjectGrants is who may act for whom.
+	SubjectGrants Subject = "grants"
 )
 
 // Feed says that something has changed, by this gateway or another one, so that

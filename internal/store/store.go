@@ -66,6 +66,7 @@ type Store interface {
 	Members
 	APIKeys
 	Revocations
+	Grants
 	Rules
 	Placement
 	Workspaces

@@ -49,8 +49,8 @@ type Workspaces interface {
 	// that has to rest.
 	CreateWorkspace(ctx context.Context, name, by string) (w Workspace, created bool, err error)
 	// DeleteWorkspace deletes a workspace, and with it who is a member, by
-	// whatever reason, and the rules that name it in an address or a principal.
-	// deleted is false if there is none. What else is kept of
+	// whatever reason, the rules that name it in an address or a principal, and
+	// the grants that name it. deleted is false if there is none. What else is kept of
 	// it goes with [Workspaces.PurgeWorkspaces].
 	DeleteWorkspace(ctx context.Context, name string) (deleted bool, err error)
 	// Workspaces returns those that exist, by name.
