@@ -98,6 +98,9 @@ type Options struct {
 	MaxWindow         int
 	QueueBytes        int
 
+	// Workers says who works on which task; nil: there are no tasks.
+	Workers session.Workers
+
 	// Reflection serves the gRPC reflection service.
 	Reflection bool
 }
@@ -161,7 +164,7 @@ func New(o Options) *Gateway {
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Revocations: revocations, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
-		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder,
+		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, Workers: o.Workers,
 	})
 	var keys admin.Credentials
 	revoked := func(*auth.Credential) error { return nil }

@@ -34,6 +34,8 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 		if !s.answering.Swap(true) {
 			s.urgent(heartbeatFrame(s.m.o.Now()))
 		}
+	case *aetherv1.UpstreamMessage_Progress:
+		s.progress(p.Progress)
 	case *aetherv1.UpstreamMessage_ConnectionStatusRequest:
 		s.status(p.ConnectionStatusRequest)
 	case *aetherv1.UpstreamMessage_WhereIs:

@@ -53,6 +53,7 @@ type Session struct {
 	looking   atomic.Bool
 	lookAgain time.Time
 
+	reports reports
 	box     *delivery.Mailbox
 	sender  *router.Sender
 	account *limits.Account // nil: nothing is limited
