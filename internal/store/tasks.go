@@ -44,8 +44,7 @@ const (
 	TaskTargeted TaskMode = "targeted"
 	// TaskPool is work of one worker of an implementation.
 	TaskPool TaskMode = "pool"
-	// TaskStart is the start of an identity. Of one identity there is at most
-	// one such task that has not ended.
+	// TaskStart is the start of an identity that was sent a message.
 	TaskStart TaskMode = "start"
 )
 
@@ -90,9 +89,13 @@ type Task struct {
 	Attempt int32
 	// AssignedTo is the identity that works, or is to work, on it.
 	AssignedTo string
-	// Holder is who was handed the task, HolderSession its session: the worker
-	// itself, or, of a start, the orchestrator.
-	Holder, HolderSession string
+	// Holder is who was handed the task, HolderSession its session and
+	// HolderGateway the instance id of the gateway that has it: the worker
+	// itself, or, of a launch, the orchestrator.
+	Holder, HolderSession, HolderGateway string
+	// Launch is the identity that is to be started by this task. Of one
+	// identity there is at most one such task that has not ended.
+	Launch string
 	// TokenHash is the hash of the token of this attempt; empty: there is none.
 	TokenHash string
 	// Profile is what orchestrator a start needs.
@@ -125,6 +128,7 @@ type TaskFilter struct {
 	SeenBy   []string
 	Subjects [][2]string
 
+	IDs            []string
 	Workspaces     []string
 	States         []TaskState
 	NotStates      []TaskState
@@ -134,6 +138,8 @@ type TaskFilter struct {
 	AssignedTo     string
 	Holder         string
 	HolderSession  string
+	HolderGateway  string
+	Launch         string
 	Implementation string
 	ParentID       string
 	Descendants    bool // of ParentID, at any depth
@@ -150,8 +156,9 @@ type TaskFilter struct {
 	AuthorityMode  string
 	GrantID        string
 	RootGrantID    string
-	// Active leaves out what has ended.
-	Active bool
+	// Active leaves out what has ended, CreatedBefore what is younger.
+	Active        bool
+	CreatedBefore time.Time
 }
 
 // TaskPage is where a page of a list begins: behind the task with that time and
@@ -160,6 +167,9 @@ type TaskPage struct {
 	CreatedAt time.Time
 	ID        string
 }
+
+// Pool is the workers of an implementation in a workspace.
+type Pool struct{ Workspace, Implementation string }
 
 // TaskBeat is a sign of life of a task.
 type TaskBeat struct {
@@ -172,12 +182,14 @@ type TaskBeat struct {
 // one that failed can be repeated. [ErrText] refuses a text.
 type Tasks interface {
 	// CreateTask stores a new task with revision 1. If its creator has one with
-	// the same idempotency key in the workspace, or, of a start, the target has
-	// one that has not ended, that one is returned, nothing is stored, and
-	// created is false.
+	// the same idempotency key in the workspace, or, of a launch, there is one
+	// of the identity that has not ended, that one is returned, nothing is
+	// stored, and created is false.
 	CreateTask(ctx context.Context, t Task) (stored Task, created bool, err error)
-	// Task returns a task; ok is false if there is none.
+	// Task returns a task; ok is false if there is none. It comes without its
+	// payload, as all do that are read: TaskPayload reads that one.
 	Task(ctx context.Context, id string) (t Task, ok bool, err error)
+	TaskPayload(ctx context.Context, id string) ([]byte, error)
 	// TaskByToken returns the task whose current attempt has a token of that
 	// hash.
 	TaskByToken(ctx context.Context, hash string) (t Task, ok bool, err error)
@@ -186,6 +198,7 @@ type Tasks interface {
 	// nothing changes, and done is false: another one was first, the caller
 	// reads the task and decides anew. Of several who update one revision at
 	// the same time one succeeds. That is the only guard that transitions need.
+	// [ErrActive] refuses a second launch of an identity.
 	UpdateTask(ctx context.Context, t Task) (stored Task, done bool, err error)
 	// Tasks returns up to limit tasks behind a page, the newest first.
 	Tasks(ctx context.Context, f TaskFilter, after TaskPage, limit int) ([]Task, error)
@@ -197,6 +210,13 @@ type Tasks interface {
 	// DueTasks returns up to limit tasks that are due, those that are longest
 	// overdue first. Who handles one moves or clears DueAt by UpdateTask.
 	DueTasks(ctx context.Context, now time.Time, limit int) ([]Task, error)
+	// QueuedTargets returns up to limit identities behind one, in their order,
+	// for which targeted tasks are queued; QueuedPools up to limit workspaces
+	// and implementations behind a pair, likewise.
+	QueuedTargets(ctx context.Context, after string, limit int) ([]string, error)
+	QueuedPools(ctx context.Context, after Pool, limit int) ([]Pool, error)
+	// TaskGateways returns the gateways that hold tasks that have not ended.
+	TaskGateways(ctx context.Context) ([]string, error)
 	// UntoldTasks returns up to limit tasks whose creator has not been told of
 	// their last change, made before the time.
 	UntoldTasks(ctx context.Context, before time.Time, limit int) ([]Task, error)

@@ -35,6 +35,8 @@ create table tasks (
 	assigned_to     text collate "C" not null,
 	holder          text collate "C" not null,
 	holder_session  text collate "C" not null,
+	holder_gateway  text collate "C" not null,
+	launch          text collate "C" not null, -- the identity that is to be started by it
 	token_hash      text collate "C" not null,
 	profile         text collate "C" not null,
 	reason          text collate "C" not null,
@@ -54,7 +56,7 @@ create table tasks (
 );
 
 create unique index tasks_by_key on tasks (creator, workspace, idempotency_key) where idempotency_key <> '';
-create unique index tasks_one_start on tasks (target) where mode = 'start' and ended_at = 0;
+create unique index tasks_one_launch on tasks (launch) where launch <> '' and ended_at = 0;
 create unique index tasks_by_token on tasks (token_hash) where token_hash <> '';
 create index tasks_by_workspace on tasks (workspace, created_at, id);
 create index tasks_by_creator on tasks (creator, created_at, id);
@@ -65,6 +67,7 @@ create index tasks_by_root on tasks (root_id);
 create index tasks_queued on tasks (workspace, implementation, priority, created_at) where state = 'queued';
 create index tasks_of_target on tasks (target, priority, created_at) where ended_at = 0;
 create index tasks_held on tasks (holder) where ended_at = 0;
+create index tasks_held_at on tasks (holder_gateway) where ended_at = 0;
 create index tasks_due on tasks (due_at) where due_at > 0;
 create index tasks_untold on tasks (changed_at) where told < rev;
 create index tasks_ended on tasks (ended_at) where ended_at > 0;

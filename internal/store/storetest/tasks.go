@@ -48,7 +48,7 @@ func task(n int, id string) store.Task {
 
 func start(n int, id, target string) store.Task {
 	t := task(n, id)
-	t.Mode, t.Target = store.TaskStart, target
+	t.Mode, t.Target, t.Launch = store.TaskStart, target, target
 	return t
 }
 
@@ -132,6 +132,7 @@ func createTask(t *testing.T, b *bench) {
 	want.Class, want.Priority, want.Spec, want.Payload = 2, 40, `{"a":"ü"}`, []byte{0, 1, 255}
 	want.Grant = store.TaskGrant{Mode: "m", SubjectType: "user", SubjectID: "u", RootSubjectType: "rt", RootSubjectID: "ri", GrantID: "g", RootGrantID: "rg", ParentGrantID: "pg"}
 	want.AssignedTo, want.Holder, want.HolderSession, want.TokenHash, want.Profile = "as", "h", "hs", "th", "pr"
+	want.HolderGateway, want.Launch = "hg", "la"
 	want.Reason, want.Wait, want.ResumeTo, want.Missed = "re", "wa", store.TaskRunning, "mi"
 	want.StartedAt, want.EndedAt, want.DisconnectedAt, want.PausedAt, want.DueAt = sec(1), sec(2), sec(3), sec(4), sec(5)
 	want.Attempt, want.Told = 2, 1
@@ -143,11 +144,14 @@ func createTask(t *testing.T, b *bench) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	if payload, err := b.s.TaskPayload(context.Background(), "a"); err != nil || !slices.Equal(payload, want.Payload) {
+		t.Errorf("payload %v, %v", payload, err)
+	}
+	want.Payload = nil
 	if diff := cmp.Diff(want, b.task("a")); diff != "" {
 		t.Error(diff)
 	}
 	all, err := b.s.Tasks(context.Background(), store.TaskFilter{}, store.TaskPage{}, 10)
-	want.Payload = nil
 	if diff := cmp.Diff([]store.Task{want}, all, emptyTasks); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
@@ -162,7 +166,7 @@ func taskOnce(t *testing.T, b *bench) {
 	second := task(1, "b")
 	second.IdempotencyKey = "k"
 	got, created, err := b.s.CreateTask(ctx, second)
-	if err != nil || created || got.ID != "a" || string(got.Payload) != "p" {
+	if err != nil || created || got.ID != "a" {
 		t.Errorf("%v, %v, %v", got.ID, created, err)
 	}
 	// An insertion whose answer was lost.
@@ -262,6 +266,7 @@ func updateTask(t *testing.T, b *bench) {
 	want := b.task("a")
 	want.State, want.Attempt, want.AssignedTo, want.Holder, want.HolderSession = store.TaskRunning, 2, "as", "h", "s"
 	want.TokenHash, want.Profile, want.Reason, want.Wait, want.ResumeTo, want.Missed = "t", "p", "r", "w", store.TaskAssigned, "m"
+	want.HolderGateway, want.Launch = "hg", "la"
 	want.ChangedAt, want.StartedAt, want.DisconnectedAt, want.PausedAt, want.DueAt = sec(1), sec(2), sec(3), sec(4), sec(5)
 	old := want
 	got, done, err := b.s.UpdateTask(ctx, want)
@@ -284,8 +289,11 @@ func updateTask(t *testing.T, b *bench) {
 	if _, done, err := b.s.UpdateTask(ctx, odd); !done || err != nil {
 		t.Error(done, err)
 	}
-	if x := b.task("a"); x.Creator != created.Creator || x.Spec != "{}" || x.Mode != store.TaskPool || string(x.Payload) != "p" {
+	if x := b.task("a"); x.Creator != created.Creator || x.Spec != "{}" || x.Mode != store.TaskPool {
 		t.Errorf("%+v", x)
+	}
+	if payload, err := b.s.TaskPayload(ctx, "a"); string(payload) != "p" || err != nil {
+		t.Errorf("%q, %v", payload, err)
 	}
 }
 
@@ -367,6 +375,7 @@ func taskFilters(t *testing.T, b *bench) {
 	c.ParentID, c.RootID, c.Type, c.Target, c.Mode, c.Workspace = "a", "a", "other", "ag::w::i::1", store.TaskTargeted, "v"
 	d.ParentID, d.RootID, d.Implementation, d.State, d.EndedAt, d.Class = "c", "a", "i2", store.TaskCompleted, sec(1), 2
 	e.Creator, e.AssignedTo, e.Holder, e.HolderSession, e.State, e.Priority = "us::u::1", "ta::w::worker::1", "h", "s", store.TaskRunning, 50
+	e.HolderGateway, e.Launch = "g", "l"
 	e.Grant = store.TaskGrant{Mode: "m", SubjectType: "user", SubjectID: "u", GrantID: "g", RootGrantID: "rg"}
 	b.createTask(a, c, d, e)
 	for _, x := range []struct {
@@ -397,6 +406,9 @@ func taskFilters(t *testing.T, b *bench) {
 		{"changed", store.TaskFilter{ChangedAfter: c.ChangedAt}, []string{"e", "d"}},
 		{"subject", store.TaskFilter{SubjectType: "user", SubjectID: "u", AuthorityMode: "m", GrantID: "g", RootGrantID: "rg"}, []string{"e"}},
 		{"active", store.TaskFilter{Active: true}, []string{"e", "c", "a"}},
+		{"ids", store.TaskFilter{IDs: []string{"a", "e", "none"}}, []string{"e", "a"}},
+		{"held", store.TaskFilter{HolderGateway: "g", Launch: "l"}, []string{"e"}},
+		{"created", store.TaskFilter{CreatedBefore: c.CreatedAt}, []string{"a"}},
 		{"no quotes", store.TaskFilter{Type: "' or 1=1 --"}, nil},
 	} {
 		if diff := cmp.Diff(x.want, b.listed(x.f)); diff != "" {
@@ -439,6 +451,30 @@ func queuedTasks(t *testing.T, b *bench) {
 	all, err := b.s.QueuedTasks(context.Background(), store.TaskFilter{Workspaces: []string{"w"}, Implementation: "worker"}, 10)
 	if diff := cmp.Diff([]string{"old", "young", "low"}, ids(all)); diff != "" || err != nil {
 		t.Error(diff, err)
+	}
+	pools, err := b.s.QueuedPools(context.Background(), store.Pool{}, 10)
+	if diff := cmp.Diff([]store.Pool{{Workspace: "w", Implementation: "worker"}, {Workspace: "w", Implementation: "x"}}, pools); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	pools, err = b.s.QueuedPools(context.Background(), pools[0], 10)
+	if len(pools) != 1 || pools[0].Implementation != "x" || err != nil {
+		t.Error(pools, err)
+	}
+	for i, target := range []string{"c", "a", "a", "d"} {
+		x := task(10+i, fmt.Sprint("targeted", i))
+		x.Mode, x.Target = store.TaskTargeted, target
+		b.createTask(x)
+	}
+	b.change("targeted3", func(x *store.Task) { x.State, x.HolderGateway = store.TaskRunning, "g" })
+	targets, err := b.s.QueuedTargets(context.Background(), "", 10)
+	if diff := cmp.Diff([]string{"a", "c"}, targets); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if targets, err = b.s.QueuedTargets(context.Background(), "a", 10); !slices.Equal(targets, []string{"c"}) || err != nil {
+		t.Error(targets, err)
+	}
+	if held, err := b.s.TaskGateways(context.Background()); !slices.Equal(held, []string{"g"}) || err != nil {
+		t.Error(held, err)
 	}
 }
 

@@ -91,6 +91,7 @@ func newTaskQuery(f *store.TaskFilter) (*taskQuery, error) {
 		q.is("parent_id", f.ParentID)
 	}
 	q.seen(f)
+	among(q, "id", " in ", f.IDs)
 	among(q, "workspace", " in ", f.Workspaces)
 	among(q, "state", " in ", f.States)
 	among(q, "state", " not in ", f.NotStates)
@@ -103,6 +104,8 @@ func newTaskQuery(f *store.TaskFilter) (*taskQuery, error) {
 		{"assigned_to", f.AssignedTo},
 		{"holder", f.Holder},
 		{"holder_session", f.HolderSession},
+		{"holder_gateway", f.HolderGateway},
+		{"launch", f.Launch},
 		{"implementation", f.Implementation},
 		{"root_id", f.RootID},
 		{"context_id", f.ContextID},
@@ -119,6 +122,9 @@ func newTaskQuery(f *store.TaskFilter) (*taskQuery, error) {
 	q.number("priority", " = ", int64(f.Priority))
 	q.number("priority", " >= ", int64(f.MinPriority))
 	q.number("changed_at", " > ", millis(f.ChangedAfter))
+	if !f.CreatedBefore.IsZero() {
+		q.where = append(q.where, "created_at < "+q.arg(millis(f.CreatedBefore)))
+	}
 	if f.Active {
 		q.where = append(q.where, "ended_at = 0")
 	}
@@ -188,8 +194,14 @@ func (t *Tables) CountTasks(ctx context.Context, f store.TaskFilter, most int) (
 }
 
 const (
-	dueTasks    = selectTasks + `where due_at > 0 and due_at <= $1 order by due_at limit $2`
-	untoldTasks = selectTasks + `where told < rev and changed_at < $1 order by changed_at limit $2`
+	dueTasks      = selectTasks + `where due_at > 0 and due_at <= $1 order by due_at limit $2`
+	queuedTargets = `select distinct target from tasks
+		where state = 'queued' and mode = 'targeted' and due_at = 0 and target > $1 order by target limit $2`
+	queuedPools = `select distinct workspace, implementation from tasks
+		where state = 'queued' and mode = 'pool' and due_at = 0 and (workspace, implementation) > ($1, $2)
+		order by workspace, implementation limit $3`
+	taskGateways = `select distinct holder_gateway from tasks where ended_at = 0 and holder_gateway <> ''`
+	untoldTasks  = selectTasks + `where told < rev and changed_at < $1 order by changed_at limit $2`
 )
 
 // DueTasks implements [store.Tasks].
@@ -200,4 +212,56 @@ func (t *Tables) DueTasks(ctx context.Context, now time.Time, limit int) ([]stor
 // UntoldTasks implements [store.Tasks].
 func (t *Tables) UntoldTasks(ctx context.Context, before time.Time, limit int) ([]store.Task, error) {
 	return t.listTasks(ctx, untoldTasks, []any{millis(before), max(limit, 1)})
+}
+
+// QueuedTargets implements [store.Tasks].
+func (t *Tables) QueuedTargets(ctx context.Context, after string, limit int) ([]string, error) {
+	if err := checkTexts(after); err != nil {
+		return nil, err
+	}
+	return t.texts(ctx, "list whose tasks are queued", queuedTargets, after, max(limit, 1))
+}
+
+// QueuedPools implements [store.Tasks].
+func (t *Tables) QueuedPools(ctx context.Context, after store.Pool, limit int) ([]store.Pool, error) {
+	if err := checkTexts(after.Workspace, after.Implementation); err != nil {
+		return nil, err
+	}
+	var all []store.Pool
+	err := t.db.Read(ctx, "list pools with queued tasks", func(r Reader) error {
+		all = nil
+		return r.Query(queuedPools, []any{after.Workspace, after.Implementation, max(limit, 1)}, func(scan Scan) error {
+			var p store.Pool
+			err := scan(&p.Workspace, &p.Implementation)
+			all = append(all, p)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// TaskGateways implements [store.Tasks].
+func (t *Tables) TaskGateways(ctx context.Context) ([]string, error) {
+	return t.texts(ctx, "list gateways that hold tasks", taskGateways)
+}
+
+// texts reads rows of one text.
+func (t *Tables) texts(ctx context.Context, what, query string, args ...any) ([]string, error) {
+	var all []string
+	err := t.db.Read(ctx, what, func(r Reader) error {
+		all = nil
+		return r.Query(query, args, func(scan Scan) error {
+			var text string
+			err := scan(&text)
+			all = append(all, text)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }

@@ -17,7 +17,8 @@ const (
 		parent_id, root_id, context_id, correlation_id, idempotency_key, class, priority, max_attempts,
 		authority_mode, subject_type, subject_id, root_subject_type, root_subject_id, grant_id, root_grant_id, parent_grant_id,
 		spec, created_at`
-	movingColumns = `state, attempt, assigned_to, holder, holder_session, token_hash, profile, reason, wait, resume_to, missed,
+	movingColumns = `state, attempt, assigned_to, holder, holder_session, holder_gateway, launch, token_hash, profile, reason,
+		wait, resume_to, missed,
 		changed_at, started_at, ended_at, disconnected_at, paused_at, due_at, rev, told, step`
 
 	// Lists are read without the payloads, which may be large.
@@ -26,21 +27,22 @@ const (
 	selectTask    = selectTasks + `where id = $1`
 	selectByToken = selectTasks + `where token_hash = $1 and token_hash <> ''`
 	selectByKey   = selectTasks + `where creator = $1 and workspace = $2 and idempotency_key = $3 and idempotency_key <> ''`
-	selectStart   = selectTasks + `where target = $1 and mode = 'start' and ended_at = 0`
+	selectLaunch  = selectTasks + `where launch = $1 and launch <> '' and ended_at = 0`
 
 	insertTask = `insert into tasks (` + fixedColumns + `, ` + movingColumns + `, heartbeat_at, payload)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-			$26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, 0, $46)
+			$26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, 0, $48)
 		on conflict do nothing`
 	// updateTask is guarded by the revision; the same change, again after its
 	// answer was lost, finds itself.
-	updateTask = `update tasks set state = $3, attempt = $4, assigned_to = $5, holder = $6, holder_session = $7, token_hash = $8,
-			profile = $9, reason = $10, wait = $11, resume_to = $12, missed = $13, changed_at = $14, started_at = $15, ended_at = $16,
-			disconnected_at = $17, paused_at = $18, due_at = $19, rev = $2 + 1, told = $20, step = $21
-		where id = $1 and (rev = $2 or rev = $2 + 1 and step = $21)`
-	// onlyStart keeps a start that comes back from being the second one.
-	onlyStart = ` and not exists (select 1 from tasks o where o.target = tasks.target and o.mode = 'start' and o.ended_at = 0 and o.id <> $1)`
-	tellTask  = `update tasks set told = $2 where id = $1 and told < $2`
+	updateTask = `update tasks set state = $3, attempt = $4, assigned_to = $5, holder = $6, holder_session = $7, holder_gateway = $8,
+			launch = $9, token_hash = $10, profile = $11, reason = $12, wait = $13, resume_to = $14, missed = $15,
+			changed_at = $16, started_at = $17, ended_at = $18, disconnected_at = $19, paused_at = $20, due_at = $21,
+			rev = $2 + 1, told = $22, step = $23
+		where id = $1 and (rev = $2 or rev = $2 + 1 and step = $23)`
+	// onlyLaunch keeps a launch that comes back from being the second one.
+	onlyLaunch = ` and not exists (select 1 from tasks o where o.launch = $9 and o.launch <> '' and o.ended_at = 0 and o.id <> $1)`
+	tellTask   = `update tasks set told = $2 where id = $1 and told < $2`
 
 	insertWait    = `insert into task_waits (task, awaited) values ($1, $2) on conflict do nothing`
 	deleteWaits   = `delete from task_waits where task = $1`
@@ -72,7 +74,7 @@ func readTasks(r Reader, query string, args ...any) (all []store.Task, err error
 			&t.ParentID, &t.RootID, &t.ContextID, &t.CorrelationID, &t.IdempotencyKey, &t.Class, &t.Priority, &t.MaxAttempts,
 			&t.Grant.Mode, &t.Grant.SubjectType, &t.Grant.SubjectID, &t.Grant.RootSubjectType, &t.Grant.RootSubjectID,
 			&t.Grant.GrantID, &t.Grant.RootGrantID, &t.Grant.ParentGrantID, &t.Spec, &created,
-			&state, &t.Attempt, &t.AssignedTo, &t.Holder, &t.HolderSession, &t.TokenHash, &t.Profile, &t.Reason, &t.Wait, &resume, &t.Missed,
+			&state, &t.Attempt, &t.AssignedTo, &t.Holder, &t.HolderSession, &t.HolderGateway, &t.Launch, &t.TokenHash, &t.Profile, &t.Reason, &t.Wait, &resume, &t.Missed,
 			&changed, &started, &ended, &lost, &paused, &due, &t.Rev, &t.Told, &step, &beat)
 		t.Mode, t.State, t.ResumeTo = store.TaskMode(mode), store.TaskState(state), store.TaskState(resume)
 		t.CreatedAt, t.ChangedAt, t.StartedAt, t.EndedAt = timeOf(created), timeOf(changed), timeOf(started), timeOf(ended)
@@ -83,15 +85,13 @@ func readTasks(r Reader, query string, args ...any) (all []store.Task, err error
 	return all, err
 }
 
-// readTask reads one, with its payload.
+// readTask reads one.
 func readTask(r Reader, query string, args ...any) (t store.Task, ok bool, err error) {
 	all, err := readTasks(r, query, args...)
 	if err != nil || len(all) == 0 {
 		return store.Task{}, false, err
 	}
-	t = all[0]
-	_, err = one(r, selectPayload, []any{t.ID}, &t.Payload)
-	return t, true, err
+	return all[0], true, nil
 }
 
 func checkTask(t *store.Task) error {
@@ -101,7 +101,8 @@ func checkTask(t *store.Task) error {
 	g := &t.Grant
 	return checkTexts(t.ID, t.Type, t.Workspace, t.Creator, t.Target, t.Implementation, t.ParentID, t.RootID, t.ContextID,
 		t.CorrelationID, t.IdempotencyKey, g.Mode, g.SubjectType, g.SubjectID, g.RootSubjectType, g.RootSubjectID, g.GrantID,
-		g.RootGrantID, g.ParentGrantID, t.Spec, t.AssignedTo, t.Holder, t.HolderSession, t.TokenHash, t.Profile, t.Reason, t.Wait, t.Missed)
+		g.RootGrantID, g.ParentGrantID, t.Spec, t.AssignedTo, t.Holder, t.HolderSession, t.HolderGateway,
+		t.Launch, t.TokenHash, t.Profile, t.Reason, t.Wait, t.Missed)
 }
 
 // rounded is a task with times as they are stored.
@@ -117,7 +118,8 @@ func rounded(t store.Task) store.Task {
 // moving are the arguments of movingColumns but the revision.
 func moving(t *store.Task) []any {
 	return []any{
-		string(t.State), t.Attempt, t.AssignedTo, t.Holder, t.HolderSession, t.TokenHash, t.Profile, t.Reason, t.Wait, string(t.ResumeTo), t.Missed,
+		string(t.State), t.Attempt, t.AssignedTo, t.Holder, t.HolderSession, t.HolderGateway, t.Launch, t.TokenHash, t.Profile,
+		t.Reason, t.Wait, string(t.ResumeTo), t.Missed,
 		millis(t.ChangedAt), millis(t.StartedAt), millis(t.EndedAt), millis(t.DisconnectedAt), millis(t.PausedAt), millis(t.DueAt),
 	}
 }
@@ -171,9 +173,7 @@ func (t *Tables) standsFor(ctx context.Context, task *store.Task) (found store.T
 		if found, ok, err = readTask(r, selectByKey, task.Creator, task.Workspace, task.IdempotencyKey); err != nil || ok {
 			return err
 		}
-		if task.Mode == store.TaskStart {
-			found, ok, err = readTask(r, selectStart, task.Target)
-		}
+		found, ok, err = readTask(r, selectLaunch, task.Launch)
 		return err
 	})
 	return found, ok, err
@@ -182,6 +182,18 @@ func (t *Tables) standsFor(ctx context.Context, task *store.Task) (found store.T
 // Task implements [store.Tasks].
 func (t *Tables) Task(ctx context.Context, id string) (store.Task, bool, error) {
 	return t.task(ctx, selectTask, id)
+}
+
+// TaskPayload implements [store.Tasks].
+func (t *Tables) TaskPayload(ctx context.Context, id string) (payload []byte, err error) {
+	if err := checkTexts(id); err != nil {
+		return nil, err
+	}
+	err = t.db.Read(ctx, "read the payload of a task", func(r Reader) error {
+		_, err := one(r, selectPayload, []any{id}, &payload)
+		return err
+	})
+	return payload, err
 }
 
 // TaskByToken implements [store.Tasks].
@@ -207,9 +219,9 @@ func (t *Tables) UpdateTask(ctx context.Context, task store.Task) (store.Task, b
 	}
 	task = rounded(task)
 	query := updateTask
-	start := task.Mode == store.TaskStart && task.EndedAt.IsZero()
-	if start {
-		query += onlyStart
+	launch := task.Launch != "" && task.EndedAt.IsZero()
+	if launch {
+		query += onlyLaunch
 	}
 	args := slices.Concat([]any{task.ID, task.Rev}, moving(&task), []any{task.Told, uuid.NewString()})
 	var changed int64
@@ -221,8 +233,8 @@ func (t *Tables) UpdateTask(ctx context.Context, task store.Task) (store.Task, b
 		return store.Task{}, false, err
 	}
 	if changed == 0 {
-		if start {
-			other, found, err := t.task(ctx, selectStart, task.Target)
+		if launch {
+			other, found, err := t.task(ctx, selectLaunch, task.Launch)
 			if err == nil && found && other.ID != task.ID {
 				return store.Task{}, false, store.ErrActive
 			}
