@@ -75,6 +75,7 @@ type Store interface {
 	Mailboxes
 	Stored
 	Tasks
+	KV
 	// Ping reports whether the engine answers.
 	Ping(ctx context.Context) error
 	// Close releases the engine's connections.

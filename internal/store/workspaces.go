@@ -59,7 +59,7 @@ type Workspaces interface {
 	// cursor, deleted ones too, as [Members.MembershipChanges] does.
 	WorkspaceChanges(ctx context.Context, after Cursor, limit int) ([]Workspace, Cursor, error)
 	// PurgeWorkspaces removes positions, notes and marks of the addresses of
-	// deleted workspaces and returns how many rows. A workspace is looked at
+	// deleted workspaces, and their keys, and returns how many rows. A workspace is looked at
 	// again until its name has rested: gateways that have not heard of the
 	// deletion may write some more.
 	PurgeWorkspaces(ctx context.Context) (int64, error)

@@ -15,18 +15,18 @@ type database struct{ s *Store }
 
 // Read implements [tables.DB].
 func (d database) Read(ctx context.Context, what string, fn func(tables.Reader) error) error {
-	return d.s.call(ctx, what, func(ctx context.Context) error { return fn(conn{ctx, d.s.pool}) })
+	return d.s.call(ctx, what, func(ctx context.Context) error { return judged(fn(conn{ctx, d.s.pool})) })
 }
 
 // Write implements [tables.DB].
 func (d database) Write(ctx context.Context, what string, fn func(tables.Writer) error) error {
-	return d.s.call(ctx, what, func(ctx context.Context) error { return fn(conn{ctx, d.s.pool}) })
+	return d.s.call(ctx, what, func(ctx context.Context) error { return judged(fn(conn{ctx, d.s.pool})) })
 }
 
 // Transact implements [tables.DB].
 func (d database) Transact(ctx context.Context, what string, fn func(tables.Writer) error) error {
 	return d.s.call(ctx, what, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, d.s.pool, func(tx pgx.Tx) error { return fn(conn{ctx, tx}) })
+		return pgx.BeginFunc(ctx, d.s.pool, func(tx pgx.Tx) error { return judged(fn(conn{ctx, tx})) })
 	})
 }
 
@@ -47,7 +47,7 @@ type conn struct {
 func (c conn) Query(query string, args []any, row func(tables.Scan) error) error {
 	rows, err := c.q.Query(c.ctx, query, args...)
 	if err != nil {
-		return err
+		return said(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -55,19 +55,19 @@ func (c conn) Query(query string, args []any, row func(tables.Scan) error) error
 			return err
 		}
 	}
-	return rows.Err()
+	return said(rows.Err())
 }
 
 // Exec implements [tables.Writer].
 func (c conn) Exec(query string, args ...any) (int64, error) {
 	tag, err := c.q.Exec(c.ctx, query, args...)
-	return tag.RowsAffected(), err
+	return tag.RowsAffected(), said(err)
 }
 
 // Changed implements [tables.Writer].
 func (c conn) Changed(subject store.Subject) error {
 	_, err := c.q.Exec(c.ctx, "select pg_notify($1, $2)", channel, string(subject))
-	return err
+	return said(err)
 }
 
 // Bulk implements [tables.Writer]: always one statement.

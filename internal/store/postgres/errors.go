@@ -83,6 +83,10 @@ func (s *Store) late(caller, call context.Context, err error) error {
 // again reports whether a call that failed may work on another connection. All
 // calls of this package can be repeated without harm.
 func again(err error) bool {
+	var own ownError
+	if errors.As(err, &own) {
+		return false
+	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		return true // the connection, not the database, said so
@@ -93,4 +97,30 @@ func again(err error) bool {
 		return true
 	}
 	return false
+}
+
+// driverError is what the driver said while a call's statements ran.
+type driverError struct{ error }
+
+func (e driverError) Unwrap() error { return e.error }
+
+func said(err error) error {
+	if err == nil {
+		return nil
+	}
+	return driverError{err}
+}
+
+// ownError is what the function of a call has decided by itself. No other
+// connection would change that.
+type ownError struct{ error }
+
+func (e ownError) Unwrap() error { return e.error }
+
+func judged(err error) error {
+	var driver driverError
+	if err == nil || errors.As(err, &driver) {
+		return err
+	}
+	return ownError{err}
 }

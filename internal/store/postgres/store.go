@@ -77,7 +77,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 
 	s := &Store{secret: newSecret(c), o: o}
 	s.listener.s = s
-	s.Tables = tables.New(database{s}, tables.Options{Now: o.Now})
+	s.Tables = tables.New(database{s}, tables.Options{Now: o.Now, ForUpdate: " for update"})
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, s.secret.wrap("open", err)
 	}

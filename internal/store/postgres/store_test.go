@@ -190,6 +190,15 @@ func everyCall(s store.Store) map[string]error {
 	_, _, errs["LoadStored"] = s.LoadStored(ctx, 0)
 	_, errs["SaveStored"] = s.SaveStored(ctx, 0, store.StoredUsage{Width: time.Second, Position: 1}, 0, time.Now())
 	errs["ResetStored"] = s.ResetStored(ctx, 0)
+	_, _, errs["GetKV"] = s.GetKV(ctx, store.KVSpace{Scope: 1}, "k")
+	errs["ChangeKV"] = s.ChangeKV(ctx, store.KVSpace{Scope: 1}, "k", store.KVAccount{}, func(time.Time, *store.KVRow) (store.KVChange, error) {
+		return store.KVChange{Verb: store.KVPut, Value: []byte("v")}, nil
+	})
+	_, _, errs["ListKV"] = s.ListKV(ctx, store.KVSpace{Scope: 1}, "", "", 1, 1)
+	_, _, errs["SnapshotKV"] = s.SnapshotKV(ctx, store.KVSpace{Scope: 1}, store.KVSpace{Scope: 2}, 0, 1, 1)
+	_, errs["PurgeKV"] = s.PurgeKV(ctx, "nobody")
+	_, errs["ExpireKV"] = s.ExpireKV(ctx)
+	_, _, errs["CountKV"] = s.CountKV(ctx, "a")
 	errs["Ping"] = s.Ping(ctx)
 	return errs
 }
@@ -294,7 +303,7 @@ func TestExhaustedPool(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members, settings, stored, stored_upto, workspaces"); err != nil {
+		if _, err := tx.ExecContext(ctx, "lock table positions, notes, marks, members, settings, stored, stored_upto, workspaces, kv, kv_accounts"); err != nil {
 			return err
 		}
 		for name, err := range everyCall(s) {

@@ -63,6 +63,9 @@ type Options struct {
 	Now func() time.Time
 	// Batch is how many rows a call stores at once; 0 is all.
 	Batch int
+	// ForUpdate ends a select that keeps others from changing the row until the
+	// transaction has ended; empty where transactions follow one another.
+	ForUpdate string
 }
 
 // Tables implements the interfaces of package store on a [DB]. It is safe for

@@ -82,6 +82,10 @@ func (t *Tables) purge(ctx context.Context, name string) (total int64, err error
 	if err != nil {
 		return total, err
 	}
+	n, _, err = t.removeAllKV(ctx, "purge a workspace", purgeKVWorkspace, name)
+	if total += n; err != nil {
+		return total, err
+	}
 	err = t.db.Write(ctx, "purge a workspace", func(w Writer) error {
 		_, err := w.Exec(setPurged, name, rested)
 		return err
