@@ -127,6 +127,14 @@ func TestOperatorCommands(t *testing.T) {
 		!strings.Contains(out, "without rules allowed") || !strings.Contains(out, "for the test") {
 		t.Errorf("explained: %s", out)
 	}
+	// Without a workspace it is where its session would be; odd rules are warned of.
+	if out := succeed(t, nil, "rule", "explain", "us::alice::cli", "ag::demo::echo::1", "--data-dir", dir); !strings.Contains(out, "not connected; in demo") ||
+		!strings.Contains(out, "without rules allowed") {
+		t.Errorf("explained without a workspace: %s", out)
+	}
+	if out := succeed(t, nil, "rule", "explain", "us::alice::cli", "us::bob::cli", "--data-dir", dir); !strings.Contains(out, "say with --workspace") {
+		t.Errorf("explained of nowhere: %s", out)
+	}
 	if rows := rowsOf(t, dir, "rule", "list"); len(rows) != 1 {
 		t.Errorf("rules: %v", rows)
 	}
@@ -144,6 +152,17 @@ func TestOperatorCommands(t *testing.T) {
 	if len(rows) != 3 || rows[0]["member"] != true || rows[2]["ruling"] != "out" {
 		t.Errorf("members: %v", rows)
 	}
+	code, _, stderr := command(nil, "", "workspace", "members", "team", "--remove", "eve", "--data-dir", dir)
+	if code != 0 || !strings.Contains(stderr, "eve was no member; kept out") {
+		t.Errorf("a stranger is removed: exit %d, %s", code, stderr)
+	}
+	if code, _, stderr = command(nil, "", "workspace", "members", "team", "--remove", "bob", "--data-dir", dir); code != 0 || stderr != "" {
+		t.Errorf("a member is removed: exit %d, %s", code, stderr)
+	}
+	failing(t, 1, "`gateway workspace members WORKSPACE` shows it", "connect", "--as", "us::bob::1", "--workspace", "team", "--data-dir", dir)
+	if out := succeed(t, nil, "rule", "explain", "us::bob::1", "gu::team", "--data-dir", dir); !strings.Contains(out, `refused: user "bob" is no member`) {
+		t.Errorf("explained for who was removed: %s", out)
+	}
 	succeed(t, nil, "workspace", "delete", "team", "--data-dir", dir)
 
 	key := strings.TrimSpace(succeed(t, nil, "key", "create", "--name", "mail", "--kind", "agent", "--workspace", "demo", "--impl", "mail", "--spec", "*", "--data-dir", dir))
@@ -156,7 +175,19 @@ func TestOperatorCommands(t *testing.T) {
 	if code := <-keyed.exit; code != 1 {
 		t.Errorf("who had the revoked key ended with exit %d\n%s", code, keyed.stderr)
 	}
+	again := succeed(t, nil, "key", "revoke", "mail", "--data-dir", dir)
+	id, _, _ = strings.Cut(strings.TrimPrefix(again, "key "), " ")
+	if !strings.Contains(again, "revoked already") || !strings.Contains(succeed(t, nil, "key", "revoke", id, "--data-dir", dir), "revoked already") {
+		t.Errorf("revoked again: %s", again)
+	}
+	failing(t, 1, "has been revoked, has expired", "connect", "--data-dir", dir, "--token", key, "--as", "ag::demo::mail::1")
 	failing(t, 1, "there is no such key", "key", "revoke", "none", "--data-dir", dir)
+	for _, want := range []int{0, 1} { // a name is that of one good key
+		code, _, stderr := command(nil, "", "key", "create", "--name", "odd", "--kind", "service", "--workspace", "nowhere", "--impl", "i", "--spec", "s", "--data-dir", dir)
+		if says := []string{`there is no workspace "nowhere"`, "give this one another"}[want]; code != want || !strings.Contains(stderr, says) {
+			t.Errorf("exit %d, want %d; %s should say %s", code, want, stderr, says)
+		}
+	}
 	token := strings.TrimSpace(succeed(t, nil, "token", "create", "--data-dir", dir, "--kind", "agent", "--workspace", "demo", "--impl", "echo", "--spec", "2"))
 	succeed(t, nil, "token", "revoke", token, "--data-dir", dir)
 	failing(t, 1, "", "connect", "--data-dir", dir, "--token", token, "--as", "ag::demo::echo::2")
@@ -187,6 +218,11 @@ func TestOperatorCommands(t *testing.T) {
 		{"audit", "list", "--limit", "0"},
 		{"rule", "add", "perhaps", "--principal", "*", "--address", "*"},
 		{"rule", "add", "deny"},
+		{"rule", "add", "deny", "--principal", "zz::alice::*", "--address", "ag::w::*::*"},
+		{"rule", "explain", "us::alice", "ag::w::i::s"},
+		{"workspace", "create", "a b"},
+		{"workspace", "members", "w", "--add", "x", "--remove", "x"},
+		{"key", "create", "--name", "a\x1b[31m", "--kind", "operator"},
 		{"key", "create", "--name", "x", "--kind", "agent"},
 		{"key", "create", "--name", "x", "--kind", "operator", "--ttl", "soon"},
 		{"token", "revoke", "--user", "u", "--subject", "s"},

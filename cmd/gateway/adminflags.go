@@ -182,6 +182,9 @@ func (o *operator) explain(err error) error {
 	if todo != "" {
 		text += "\n" + todo
 	}
+	if st.Code() == codes.InvalidArgument {
+		return usageError{text}
+	}
 	return errors.New(text)
 }
 

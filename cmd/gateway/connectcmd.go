@@ -115,6 +115,15 @@ func printable(s string) string {
 	}, s)
 }
 
+// lines is printable of a text that may have several lines.
+func lines(s string) string {
+	all := strings.Split(s, "\n")
+	for i, line := range all {
+		all[i] = printable(line)
+	}
+	return strings.Join(all, "\n")
+}
+
 // notice tells on standard error what happens to the connection.
 func (p *program) notice(n client.Notice) {
 	switch n := n.(type) {
@@ -123,18 +132,18 @@ func (p *program) notice(n client.Notice) {
 		fmt.Fprintf(p.stderr, "connected as %s\n", printable(as))
 	case client.Disconnected:
 		if !n.Final {
-			fmt.Fprintf(p.stderr, "connection lost, connecting again: %v\n", n.Err)
+			fmt.Fprintf(p.stderr, "connection lost, connecting again: %s\n", lines(n.Err.Error()))
 		}
 	case client.Gap:
 		count := "messages"
 		if n.Dropped > 0 {
 			count = fmt.Sprintf("%d messages", n.Dropped)
 		}
-		fmt.Fprintf(p.stderr, "%s to %s are missing: %s\n", count, printable(first(n.Topic, "several addresses")), n.Reason)
+		fmt.Fprintf(p.stderr, "%s to %s are missing: %s\n", count, printable(first(n.Topic, "several addresses")), printable(n.Reason))
 	case client.CredentialExpiring:
 		fmt.Fprintf(p.stderr, "the credential expires at %s; then this connection ends\n", n.At.Format(time.RFC3339))
 	case client.Refused:
-		fmt.Fprintf(p.stderr, "refused: %v\n", n.Err)
+		fmt.Fprintf(p.stderr, "refused: %s\n", lines(n.Err.Error()))
 	}
 }
 

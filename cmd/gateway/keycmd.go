@@ -18,7 +18,7 @@ type keyCmd struct {
 }
 
 type keyCreateCmd struct {
-	Name string `required:"" placeholder:"NAME" help:"What the key is for, for people."`
+	Name string `required:"" placeholder:"NAME" help:"What the key is for, for people: up to 128 bytes of printable text that no other good key has."`
 	identityFlags
 	TTL     string   `name:"ttl" placeholder:"DURATION" help:"How long it is valid, such as 90d (default: without end; a user's key needs one)."`
 	Subject string   `placeholder:"SUB" help:"Whom it is issued to, for the audit (default: the principal)."`
@@ -47,6 +47,9 @@ func (c *keyCreateCmd) Run(p *program) error {
 		if err != nil {
 			return err
 		}
+		for _, w := range made.GetWarnings() {
+			fmt.Fprintf(p.stderr, "gateway: warning: %s\n", lines(w))
+		}
 		fmt.Fprintf(p.stderr, "key %s is made; it is shown this once\n", made.GetKey().GetKeyId())
 		_, err = fmt.Fprintln(p.stdout, made.GetApiKey())
 		return err
@@ -56,6 +59,12 @@ func (c *keyCreateCmd) Run(p *program) error {
 type keyListCmd struct {
 	outputFlag
 	adminFlags
+}
+
+// Help says what the columns mean.
+func (*keyListCmd) Help() string {
+	return "FOR is the implementation and specifier, or the user. USED is when the key was last shown to a gateway, known some seconds later. " +
+		"STATE is good, until a time, expired or revoked; a key that is over is listed for 30 days."
 }
 
 func (c *keyListCmd) Run(p *program) error {
@@ -92,7 +101,7 @@ func printKeys(p *program, output string, list []*adminv1.Key) error {
 }
 
 type keyRevokeCmd struct {
-	Key string `arg:"" help:"The key's id, as key list shows it, or its name if no other good key has it."`
+	Key string `arg:"" help:"The key's id, as key list shows it, or its name."`
 	outputFlag
 	adminFlags
 }
@@ -106,7 +115,11 @@ func (c *keyRevokeCmd) Run(p *program) error {
 		if c.Output == "json" {
 			return table(p, c.Output, []*adminv1.Key{done.GetKey()}, nil, nil)
 		}
-		_, err = fmt.Fprintf(p.stdout, "key %s (%s) is revoked\n", done.GetKey().GetKeyId(), printable(done.GetKey().GetName()))
+		what := "is revoked"
+		if done.GetWasRevoked() {
+			what = "was revoked already, " + ago(done.GetKey().GetRevokedAt())
+		}
+		_, err = fmt.Fprintf(p.stdout, "key %s (%s) %s\n", done.GetKey().GetKeyId(), printable(done.GetKey().GetName()), what)
 		return err
 	})
 }

@@ -140,15 +140,15 @@ func (p *program) fail(err error, command *kong.Node) int {
 		if command != nil {
 			help += strings.TrimPrefix(command.FullPath(), "gateway")
 		}
-		fmt.Fprintf(p.stderr, "gateway: %s\nTry `%s --help`.\n", usage.text, help)
+		fmt.Fprintf(p.stderr, "gateway: %s\nTry `%s --help`.\n", lines(usage.text), help)
 		return exitUsage
 	case errors.As(err, &problems):
 		fmt.Fprintf(p.stderr, "gateway: the configuration cannot be used:\n")
 		for _, problem := range problems {
-			fmt.Fprintf(p.stderr, "  %s\n", problem)
+			fmt.Fprintf(p.stderr, "  %s\n", lines(problem.String()))
 		}
 	default:
-		fmt.Fprintf(p.stderr, "gateway: %v\n", err)
+		fmt.Fprintf(p.stderr, "gateway: %s\n", lines(err.Error()))
 	}
 	return exitFailed
 }

@@ -155,7 +155,7 @@ func (t *target) explain(err error) error {
 	todo := ""
 	switch code := client.CodeOf(err); {
 	case client.IsUnauthenticated(err):
-		todo = t.credentialRefused(strings.Contains(err.Error(), "expired"))
+		todo = t.credentialRefused(err.Error())
 	case client.IsDuplicateIdentity(err):
 		todo = "end the other session, or connect under another name (for a user, another window); if its gateway has just died, try again in 5 s"
 	case strings.Contains(err.Error(), "server preface"):
@@ -186,21 +186,32 @@ func (t *target) howToStart() string {
 // explainClaim is explain for a connection: what is refused there is the
 // identity, not a message.
 func (t *target) explainClaim(err error) error {
-	if !client.IsPermission(err) {
+	switch {
+	case !client.IsPermission(err):
 		return err
+	case strings.Contains(err.Error(), "no member"):
+		return fmt.Errorf("%w\nan operator keeps the user out, whatever the credential says: `%s workspace members WORKSPACE` shows it, and --unrule USER takes it back", err, t.name)
 	}
 	return fmt.Errorf("%w\nthe credential must cover %s; %s", err, t.who, t.otherCredential())
 }
 
-// credentialRefused says what to do about a credential that is no good.
-func (t *target) credentialRefused(expired bool) string {
+// credentialRefused says what to do about a credential that is no good, by what
+// the gateway says of it.
+func (t *target) credentialRefused(why string) string {
 	switch {
+	case strings.Contains(why, "API key"):
+		return "the API key of " + t.token + " has been revoked, has expired, or was never made: `" + t.name + " key list` shows an operator which are good, and `" +
+			t.name + " key create` makes another" + t.unset()
+	case strings.Contains(why, "revoked") && t.token == "":
+		return "an operator has just taken back what is made with " + t.keyFrom + " for " + t.who + "; a credential that is made from the next second on counts"
+	case strings.Contains(why, "revoked"):
+		return "an operator has taken the credential of " + t.token + " back: `" + t.name + " token create` makes another" + t.unset()
 	case t.token == certificateFlag:
 		return "the certificate of " + certificateFlag + " stands in for a credential only if auth.certificates of the gateway at " + t.place() + " has an entry for it"
 	case t.token == "":
 		return "the credential was made with " + t.keyFrom + ", which is not a key of the gateway at " + t.place() +
 			": name its key with --key-file or --data-dir, or give a credential with --token or AETHER_TOKEN"
-	case expired:
+	case strings.Contains(why, "expired"):
 		return "the credential of " + t.token + " has expired: make a new one with `" + t.name + " token create`" + t.unset()
 	}
 	return "the credential of " + t.token + " must be signed with a key of the gateway at " + t.place() + ": `" + t.name +

@@ -38,7 +38,7 @@ func (c *ruleAddCmd) Run(p *program) error {
 			fmt.Fprintf(p.stderr, "there was a rule that says the same\n")
 		}
 		for _, w := range added.GetWarnings() {
-			fmt.Fprintf(p.stderr, "gateway: warning: %s\n", w.GetText())
+			fmt.Fprintf(p.stderr, "gateway: warning: %s\n", lines(w.GetText()))
 		}
 		return printRules(p, c.Output, []*adminv1.Rule{added.GetRule()})
 	})
@@ -86,7 +86,7 @@ func (c *ruleRemoveCmd) Run(p *program) error {
 type ruleExplainCmd struct {
 	Identity  string   `arg:"" help:"Who would send, such as us::alice::cli."`
 	Address   string   `arg:"" help:"To whom."`
-	Workspace []string `sep:"none" placeholder:"W" help:"A workspace of its credential, '*' for all; of a user the first is where it is."`
+	Workspace []string `sep:"none" placeholder:"W" help:"A workspace of its credential, '*' for all; of a user the first is where it is (default: where its session is, else the address's)."`
 	outputFlag
 	adminFlags
 }
@@ -99,6 +99,12 @@ func (c *ruleExplainCmd) Run(p *program) error {
 		}
 		if c.Output == "json" {
 			return table(p, c.Output, []*adminv1.ExplainSendResponse{e}, nil, nil)
+		}
+		switch e.GetWorkspaceFrom() {
+		case "session":
+			fmt.Fprintf(p.stdout, "%s is in %s\n", printable(c.Identity), printable(e.GetWorkspace()))
+		case "address":
+			fmt.Fprintf(p.stdout, "%s is not connected; in %s it would be\n", printable(c.Identity), printable(e.GetWorkspace()))
 		}
 		fmt.Fprintf(p.stdout, "%s\n", verdict("", e.GetAllowed(), e.GetReason()))
 		if e.GetAllowed() != e.GetAllowedWithoutRules() {

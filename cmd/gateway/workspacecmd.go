@@ -79,15 +79,45 @@ type workspaceMembersCmd struct {
 	adminFlags
 }
 
+// Help says what the columns mean.
+func (*workspaceMembersCmd) Help() string {
+	return "RULING is what an operator said with --add (in) or --remove (out); it counts until it is taken back with --unrule. " +
+		"Without a ruling (none) who connected with a credential for the workspace is a member as long as that is valid: CREDENTIAL UNTIL."
+}
+
+// check refuses what says two things of one user.
+func (c *workspaceMembersCmd) check() error {
+	said := map[string]string{}
+	for _, x := range []struct {
+		flag  string
+		users []string
+	}{{"--add", c.Add}, {"--remove", c.Remove}, {"--unrule", c.Unrule}} {
+		for _, user := range x.users {
+			if before := said[user]; before != "" && before != x.flag {
+				return usagef("%s and %s are both given for %q", before, x.flag, user)
+			}
+			said[user] = x.flag
+		}
+	}
+	return nil
+}
+
 func (c *workspaceMembersCmd) Run(p *program) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	return c.with(p, func(ctx context.Context, o *operator) error {
 		for _, x := range []struct {
 			users  []string
 			ruling string
 		}{{c.Add, "in"}, {c.Remove, "out"}, {c.Unrule, "none"}} {
 			for _, user := range x.users {
-				if _, err := once(ctx, o, o.RuleMember, &adminv1.RuleMemberRequest{Workspace: c.Workspace, User: user, Ruling: x.ruling}); err != nil {
+				done, err := once(ctx, o, o.RuleMember, &adminv1.RuleMemberRequest{Workspace: c.Workspace, User: user, Ruling: x.ruling})
+				if err != nil {
 					return err
+				}
+				if x.ruling == "out" && !done.GetWasMember() {
+					fmt.Fprintf(p.stderr, "%s was no member; kept out from now on, until --unrule %s or --add %s\n", printable(user), printable(user), printable(user))
 				}
 			}
 		}
@@ -95,7 +125,7 @@ func (c *workspaceMembersCmd) Run(p *program) error {
 		if err != nil {
 			return err
 		}
-		return table(p, c.Output, all, []string{"USER", "MEMBER", "RULING", "BY CREDENTIAL UNTIL"}, func(m *adminv1.Member) []string {
+		return table(p, c.Output, all, []string{"USER", "MEMBER", "RULING", "CREDENTIAL UNTIL"}, func(m *adminv1.Member) []string {
 			member := "no"
 			if m.GetMember() {
 				member = "yes"

@@ -55,6 +55,13 @@ func Openable(p address.Prefix) bool {
 	return p != 0 && p != address.PrefixProgress && p != address.PrefixMetric
 }
 
+// CanOpen reports whether an allowing rule can open anything at addresses of a
+// prefix to senders of a kind: services and bridges to everybody, and the other
+// kinds of addresses, in other workspaces, to those who have them in their own.
+func CanOpen(k Kind, p address.Prefix) bool {
+	return p == address.PrefixService || p == address.PrefixBridge || Openable(p) && inMatrix(k, p)
+}
+
 // Permit applies the rules to an action whose usual answer is base, such as
 // whether the principal may send there, or owns what is asked for: a denial
 // always wins, an allowance makes it allowed. Nobody, and an unknown action, is

@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +23,7 @@ import (
 type Credentials interface {
 	CreateKey(ctx context.Context, n trust.NewKey) (text string, made trust.Key, err error)
 	ListKeys(ctx context.Context) ([]trust.Key, error)
-	RevokeKey(ctx context.Context, idOrName, by string) (trust.Key, error)
+	RevokeKey(ctx context.Context, idOrName, by string) (k trust.Key, was bool, err error)
 	Revoke(ctx context.Context, r store.Revocation) error
 }
 
@@ -68,11 +70,27 @@ func (s *Service) CreateKey(ctx context.Context, r *adminv1.CreateKeyRequest) (*
 	if err != nil {
 		err = s.keyError("make the key", err)
 	}
-	s.acted(ctx, audit.Grant, "key create", k.GetName()+" "+made.ID, err)
+	s.acted(ctx, audit.Grant, "key create", strings.TrimSpace(made.Name+" "+made.ID), err)
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.CreateKeyResponse{ApiKey: text, Key: keyMessage(made)}, nil
+	return &adminv1.CreateKeyResponse{ApiKey: text, Key: keyMessage(made), Warnings: s.missing(ctx, made.Claims.Workspaces)}, nil
+}
+
+// missing warns of workspaces that do not exist. A key for one is no mistake:
+// it may be made before the workspace is.
+func (s *Service) missing(ctx context.Context, named []string) (warnings []string) {
+	all, err := s.o.Spaces.Workspaces(ctx)
+	if err != nil {
+		return nil // what is not known is not warned of
+	}
+	for _, name := range named {
+		if name != auth.AllWorkspaces && !slices.ContainsFunc(all, func(w store.Workspace) bool { return w.Name == name }) {
+			warnings = append(warnings, fmt.Sprintf(
+				"there is no workspace %q; unless connecting into it creates it (workspaces.auto_create), `gateway workspace create %s` does", name, name))
+		}
+	}
+	return warnings
 }
 
 // ListKeys implements the service.
@@ -113,7 +131,7 @@ func (s *Service) RevokeKey(ctx context.Context, r *adminv1.RevokeKeyRequest) (*
 	if strings.TrimSpace(r.GetKey()) == "" {
 		return nil, status.Error(codes.InvalidArgument, "name a key by its id or its name")
 	}
-	k, err := c.RevokeKey(ctx, r.GetKey(), operatorOf(ctx).Name)
+	k, was, err := c.RevokeKey(ctx, r.GetKey(), operatorOf(ctx).Name)
 	target := k.ID
 	if err != nil {
 		// What was asked for may be a key by mistake, which no record must hold.
@@ -123,7 +141,7 @@ func (s *Service) RevokeKey(ctx context.Context, r *adminv1.RevokeKeyRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.RevokeKeyResponse{Key: keyMessage(k)}, nil
+	return &adminv1.RevokeKeyResponse{Key: keyMessage(k), WasRevoked: was}, nil
 }
 
 // maxRevoked bounds what is revoked by name, in bytes: a token's id, a subject.
@@ -162,7 +180,12 @@ func (s *Service) Revoke(ctx context.Context, r *adminv1.RevokeRequest) (*adminv
 
 // keyError is the status of a call about credentials that failed.
 func (s *Service) keyError(what string, err error) error {
+	var taken *store.NameError
 	switch {
+	case errors.As(err, &taken):
+		return status.Errorf(codes.AlreadyExists, "the good key %s has the name %q: give this one another, or revoke that first", taken.ID, taken.Name)
+	case errors.Is(err, trust.ErrAmbiguous):
+		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, store.ErrNotFound):
 		return status.Error(codes.NotFound, "there is no such key; `gateway key list` shows them")
 	case errors.Is(err, store.ErrFull):

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
-	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/policy"
 	"github.com/aether-gateway/gateway/internal/store"
@@ -95,30 +94,6 @@ func (s *Service) RemoveRule(ctx context.Context, r *adminv1.RemoveRuleRequest) 
 		return nil, err
 	}
 	return &adminv1.RemoveRuleResponse{Rule: ruleOf(rule)}, nil
-}
-
-// ExplainSend implements the service.
-func (s *Service) ExplainSend(_ context.Context, r *adminv1.ExplainSendRequest) (*adminv1.ExplainSendResponse, error) {
-	p, err := policy.PrincipalOf(r.GetIdentity(), r.GetWorkspaces()...)
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	a, err := address.Parse(r.GetAddress())
-	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "the address: %v", err)
-	}
-	set := s.o.Rules.Set()
-	if set == nil {
-		return nil, status.Error(codes.Unavailable, "the rules are not known yet; try again in a moment")
-	}
-	e := set.Explain(p, a, s.o.Members)
-	response := &adminv1.ExplainSendResponse{
-		Allowed: e.Decision.Allowed, Reason: e.Text, AllowedWithoutRules: e.Before.Allowed, ReasonWithoutRules: e.BeforeText,
-	}
-	for _, rule := range e.Rules {
-		response.Rules = append(response.Rules, ruleOf(rule.Rule))
-	}
-	return response, nil
 }
 
 // ruleError is the status of a call about rules that failed.

@@ -132,6 +132,7 @@ func (s *Service) RuleMember(ctx context.Context, r *adminv1.RuleMemberRequest) 
 	if !ok {
 		return nil, status.Errorf(codes.InvalidArgument, "ruling %.32q does not exist; it is in, out or none", r.GetRuling())
 	}
+	was := s.o.Members.InWorkspace(r.GetUser(), r.GetWorkspace())
 	err := s.o.Spaces.RuleMember(ctx, r.GetWorkspace(), r.GetUser(), ruling)
 	if err != nil {
 		err = s.spaceError("record the ruling", err)
@@ -140,7 +141,7 @@ func (s *Service) RuleMember(ctx context.Context, r *adminv1.RuleMemberRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.RuleMemberResponse{}, nil
+	return &adminv1.RuleMemberResponse{WasMember: was}, nil
 }
 
 // spaceError is the status of a call about workspaces that failed.

@@ -62,10 +62,19 @@ func TestOperatorsStory(t *testing.T) {
 
 	alice.Send(send("sv::vault::1", "give", "1"))
 	refused := alice.Error()
-	why, err := op.ExplainSend(ctx, &adminv1.ExplainSendRequest{Identity: "us::alice::1", Address: "sv::vault::1", Workspaces: []string{"team"}})
+	why, err := op.ExplainSend(ctx, &adminv1.ExplainSendRequest{Identity: "us::alice::1", Address: "sv::vault::1"})
 	must(err)
 	if refused.GetCode() != "ERR_PERMISSION_DENIED" || why.GetAllowed() || why.GetReason() != refused.GetMessage() {
 		t.Errorf("refused %v, explained %v", refused, why)
+	}
+	if why.GetWorkspace() != "team" || why.GetWorkspaceFrom() != "session" {
+		t.Errorf("her session at the other gateway was not asked: %v", why)
+	}
+
+	if _, err := op.CreateKey(ctx, &adminv1.CreateKeyRequest{Key: &adminv1.Key{
+		Name: "billing", Kind: "agent", Workspaces: []string{"team"}, Implementation: "other", Specifier: "*",
+	}}); status.Code(err) != codes.AlreadyExists || !strings.Contains(status.Convert(err).Message(), made.GetKey().GetKeyId()) {
+		t.Errorf("a second key of one name: %v", err)
 	}
 
 	began := time.Now()
@@ -84,8 +93,11 @@ func TestOperatorsStory(t *testing.T) {
 	// A canary: what is sent to everybody in the workspace after alice was put
 	// out reaches bob, and not her.
 	bob := gatewaytest.MustDial(t, a.Addr, a.UserToken("bob", "team"), gatewaytest.UserInit("bob", "1"))
-	_, err = op.RuleMember(ctx, &adminv1.RuleMemberRequest{Workspace: "team", User: "alice", Ruling: "out"})
+	put, err := op.RuleMember(ctx, &adminv1.RuleMemberRequest{Workspace: "team", User: "alice", Ruling: "out"})
 	must(err)
+	if !put.GetWasMember() {
+		t.Error("she was no member")
+	}
 	if err := alice.End(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("alice's session ended with %v", err)
 	}

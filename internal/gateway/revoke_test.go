@@ -65,7 +65,7 @@ func TestKeyIsRevokedOnAnotherGateway(t *testing.T) {
 	agent.Acknowledge(&aetherv1.DeliveryAck{UpTo: last.GetDeliveryId()})
 	agent.Heartbeat()
 
-	if _, err := c.a.Trust.RevokeKey(t.Context(), "build", "op"); err != nil {
+	if _, _, err := c.a.Trust.RevokeKey(t.Context(), "build", "op"); err != nil {
 		t.Fatal(err)
 	}
 	revokedSession(t, agent, time.Now(), effect)

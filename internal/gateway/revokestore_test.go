@@ -45,9 +45,9 @@ func TestRevocationThroughPostgres(t *testing.T) {
 		return gatewaytest.Start(t, gatewaytest.Shared(t), func(o *gateway.Options) { o.Credentials, o.Feed = s, s })
 	}
 	a, b, late := start(open()), start(open()), open()
-	key := func() string {
+	key := func(name string) string {
 		t.Helper()
-		text, _, err := a.Trust.CreateKey(ctx, trust.NewKey{Name: "k", Claims: auth.Claims{Kind: auth.KindAgent, Workspaces: []string{"w"}, Impl: "echo", Spec: "*"}})
+		text, _, err := a.Trust.CreateKey(ctx, trust.NewKey{Name: name, Claims: auth.Claims{Kind: auth.KindAgent, Workspaces: []string{"w"}, Impl: "echo", Spec: "*"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,13 +67,13 @@ func TestRevocationThroughPostgres(t *testing.T) {
 	}
 	revoke := func(key string) time.Time {
 		t.Helper()
-		if _, err := a.Trust.RevokeKey(ctx, key[len(auth.APIKeyPrefix):][:16], "op"); err != nil {
+		if _, _, err := a.Trust.RevokeKey(ctx, key[len(auth.APIKeyPrefix):][:16], "op"); err != nil {
 			t.Fatal(err)
 		}
 		return time.Now()
 	}
 
-	first, second := key(), key()
+	first, second := key("k"), key("k2")
 	session := must(connect(b, "1", first))
 	stays := must(connect(b, "2", second))
 	revokedSession(t, session, revoke(first), effect)
@@ -86,7 +86,7 @@ func TestRevocationThroughPostgres(t *testing.T) {
 	if _, err := connect(b, "4", "ak_aaaaaaaaaaaaaaaa_"+second[len(second)-52:]); status.Code(err) != codes.Unavailable {
 		t.Errorf("an unknown key while the database is away: %v", err)
 	}
-	if _, err := a.Trust.RevokeKey(ctx, "k", "op"); err == nil || errors.Is(err, store.ErrNotFound) {
+	if _, _, err := a.Trust.RevokeKey(ctx, "k", "op"); err == nil || errors.Is(err, store.ErrNotFound) {
 		t.Errorf("revoked while the database is away: %v", err)
 	}
 	notReady(t, late)
@@ -95,7 +95,7 @@ func TestRevocationThroughPostgres(t *testing.T) {
 	stays.Heartbeat()
 	begun := time.Now()
 	for { // the first call after a restart may meet dead connections
-		if _, err := a.Trust.RevokeKey(ctx, second[len(auth.APIKeyPrefix):][:16], "op"); err == nil {
+		if _, _, err := a.Trust.RevokeKey(ctx, second[len(auth.APIKeyPrefix):][:16], "op"); err == nil {
 			break
 		} else if time.Since(begun) > 20*time.Second {
 			t.Fatal(err)

@@ -130,17 +130,19 @@ func pattern(field string, g subject.Grammar, text string, forms []form) (*subje
 type form struct {
 	prefix   string
 	segments int // the prefix included
+	kind     acl.Kind // of an identity
 }
 
 var addressForms = func() (all []form) {
 	for _, p := range address.Prefixes() {
-		all = append(all, form{p.String(), strings.Count(p.Format(), "::") + 1})
+		all = append(all, form{prefix: p.String(), segments: strings.Count(p.Format(), "::") + 1})
 	}
 	return all
 }()
 
 var identityForms = []form{
-	{"ag", 4}, {"tu", 4}, {"ta", 4}, {"us", 3}, {"sv", 3}, {"br", 3}, {"orc", 3}, {"wfe", 2}, {"metrics", 2},
+	{"ag", 4, acl.Agent}, {"tu", 4, acl.UniqueTask}, {"ta", 4, acl.Task}, {"us", 3, acl.User}, {"sv", 3, acl.Service}, {"br", 3, acl.Bridge},
+	{"orc", 3, acl.Orchestrator}, {"wfe", 2, acl.WorkflowEngine}, {"metrics", 2, acl.MetricsBridge},
 }
 
 func anyForm(forms []form, is func(form) bool) bool {

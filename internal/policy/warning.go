@@ -48,8 +48,14 @@ func Warnings(r *Rule, others []*Rule) (list []Warning) {
 	}
 	list = append(list, patternWarnings("principal", r.principal, identityForms)...)
 	list = append(list, patternWarnings("address", r.address, forms)...)
-	if r.effect == acl.Allow && r.action == acl.ActionSend && opensNothing(r.address) {
-		list = append(list, Warning{Code: OpensNothing, Text: fmt.Sprintf("the address %q is one that no rule can open", r.Address)})
+	if r.effect == acl.Allow && r.action == acl.ActionSend {
+		switch senders, some := opens(r.principal, r.address); {
+		case senders || !some:
+		case !openableAtAll(r.address):
+			list = append(list, Warning{Code: OpensNothing, Text: fmt.Sprintf("the address %q is one that no rule can open", r.Address)})
+		default:
+			list = append(list, Warning{Code: OpensNothing, Text: fmt.Sprintf("no rule can open the address %q to senders such as %q", r.Address, r.Principal)})
+		}
 	}
 	var against, covered []int64
 	for _, o := range others {
@@ -119,17 +125,32 @@ func deeper(p *subject.Pattern, forms []form) bool {
 	return err == nil && anyForm(forms, func(f form) bool { return f.fits(wide) && !f.fits(p) })
 }
 
-// opensNothing reports whether all addresses of a pattern are of kinds that
-// stay closed.
-func opensNothing(p *subject.Pattern) bool {
-	some := false
-	for i, prefix := range address.Prefixes() {
-		if addressForms[i].fits(p) {
-			some = true
-			if acl.Openable(prefix) {
-				return false
+// opens reports whether an allowance can open some addresses of a pattern to some
+// principals of another, and whether there are any such at all.
+func opens(principals, addresses *subject.Pattern) (something, some bool) {
+	for _, from := range identityForms {
+		if !from.fits(principals) {
+			continue
+		}
+		for i, prefix := range address.Prefixes() {
+			if addressForms[i].fits(addresses) {
+				some = true
+				if acl.CanOpen(from.kind, prefix) {
+					return true, true
+				}
 			}
 		}
 	}
-	return some
+	return false, some
+}
+
+// openableAtAll reports whether some addresses of a pattern are of kinds that
+// do not stay closed to everybody.
+func openableAtAll(p *subject.Pattern) bool {
+	for i, prefix := range address.Prefixes() {
+		if addressForms[i].fits(p) && acl.Openable(prefix) {
+			return true
+		}
+	}
+	return false
 }

@@ -34,6 +34,17 @@ var (
 	ErrCursor = errors.New("store: the cursor is beyond all changes, begin anew")
 )
 
+// NameError refuses a second thing of a name that only one may have.
+type NameError struct {
+	Name string
+	// ID is that of the one that has it.
+	ID string
+}
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("store: %q is the name of %s already", e.Name, e.ID)
+}
+
 // SchemaError says that the database's tables are not those that this program
 // works with.
 type SchemaError struct {

@@ -39,7 +39,8 @@ const MaxAPIKeys = 10_000
 // Changes are numbered as those of [Members] are.
 type APIKeys interface {
 	// CreateAPIKey stores a new key; of one that is there already nothing is
-	// changed, so that a call may be repeated. [ErrFull]: there are too many.
+	// changed, so that a call may be repeated. [ErrFull]: there are too many. A
+	// [NameError] refuses the name of a key that is neither revoked nor expired.
 	CreateAPIKey(ctx context.Context, key APIKey) error
 	// RevokeAPIKey makes a key worthless for ever. Of one that is revoked already
 	// nothing is changed. [ErrNotFound]: there is no such key.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 	"unicode"
@@ -180,20 +181,37 @@ type NewKey struct {
 	CreatedBy string
 }
 
-// ErrKey is wrapped by the errors of what is wrong with a key that is to be made
-// or revoked. Their texts are for operators.
-var ErrKey = errors.New("the API key cannot be changed so")
+// ErrKey is wrapped by the errors of what is wrong with a key that is to be
+// made, ErrAmbiguous by that of a name that several good keys have. Their texts
+// are for operators.
+var (
+	ErrKey       = errors.New("an API key cannot be made so")
+	ErrAmbiguous = errors.New("several API keys have the name")
+)
+
+// keyError is an error with a text of its own that wraps one of the above.
+type keyError struct {
+	text string
+	of   error
+}
+
+func (e *keyError) Error() string { return e.text }
+func (e *keyError) Unwrap() error { return e.of }
+
+func unmakeable(format string, args ...any) error {
+	return &keyError{fmt.Sprintf(format, args...), ErrKey}
+}
 
 const maxKeyName = 128 // bytes
 
 func (n *NewKey) check(now time.Time) error {
 	switch {
 	case n.Name == "" || len(n.Name) > maxKeyName || !printable(n.Name):
-		return fmt.Errorf("%w: its name needs 1 to %d bytes of printable text", ErrKey, maxKeyName)
+		return unmakeable("the key's name needs 1 to %d bytes of printable text", maxKeyName)
 	case !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt):
-		return fmt.Errorf("%w: it would have expired already", ErrKey)
+		return unmakeable("the key would have expired already")
 	case n.ExpiresAt.IsZero() && n.Claims.Kind == auth.KindUser:
-		return fmt.Errorf("%w: a user's key needs an expiry", ErrKey)
+		return unmakeable("a user's key needs an expiry: what it proves of memberships lasts as long as it does")
 	}
 	return nil
 }
@@ -216,7 +234,7 @@ type Key struct {
 	Claims               auth.Claims
 	CreatedBy, RevokedBy string
 	// ExpiresAt is zero for never, RevokedAt and UsedAt for not yet. UsedAt is
-	// coarse: to the minute.
+	// stored some seconds after the use.
 	CreatedAt, ExpiresAt, RevokedAt, UsedAt time.Time
 }
 
@@ -229,8 +247,9 @@ func (k *key) told() Key {
 }
 
 // CreateKey makes an API key. Its text is shown this once: nothing that is kept
-// can give it again. Errors wrap [ErrKey], auth.ErrClaims or [store.ErrFull], or
-// are the store's, which may be repeated.
+// can give it again. Errors wrap [ErrKey], auth.ErrClaims, [store.ErrFull] or a
+// [store.NameError] if a good key has the name, or are the store's, which may be
+// repeated.
 func (c *Credentials) CreateKey(ctx context.Context, n NewKey) (text string, made Key, err error) {
 	if err := n.check(c.o.Now()); err != nil {
 		return "", Key{}, err
@@ -241,7 +260,7 @@ func (c *Credentials) CreateKey(ctx context.Context, n NewKey) (text string, mad
 	case err != nil:
 		return "", Key{}, err
 	case len(claims) > auth.MaxToken:
-		return "", Key{}, fmt.Errorf("%w: its claims have %d bytes, %d are allowed", ErrKey, len(claims), auth.MaxToken)
+		return "", Key{}, unmakeable("the key's claims have %d bytes, %d are allowed", len(claims), auth.MaxToken)
 	}
 	salt := make([]byte, saltBytes)
 	rand.Read(salt) //nolint:errcheck // it never fails
@@ -282,40 +301,60 @@ func (c *Credentials) ListKeys(ctx context.Context) ([]Key, error) {
 	return list, nil
 }
 
-// RevokeKey makes a key worthless, by its id, or by its name if no other key that
-// is good has it. On every gateway connections with it end. An error wraps
-// [store.ErrNotFound] or [ErrKey], or is the store's, which may be repeated.
-func (c *Credentials) RevokeKey(ctx context.Context, idOrName, by string) (Key, error) {
+// RevokeKey makes a key worthless, by its id, or by its name: the good key of that
+// name, or if there is none the last one that was made. On every gateway connections with it
+// end. was is whether it had been revoked before, which changes nothing. An
+// error wraps [store.ErrNotFound] or [ErrAmbiguous], or is the store's, which may
+// be repeated.
+func (c *Credentials) RevokeKey(ctx context.Context, idOrName, by string) (k Key, was bool, err error) {
 	all, err := c.ListKeys(ctx)
 	if err != nil {
-		return Key{}, err
+		return Key{}, false, err
 	}
-	k, err := choose(all, idOrName)
-	if err != nil {
-		return Key{}, err
+	if k, err = choose(all, idOrName, c.o.Now()); err != nil {
+		return Key{}, false, err
 	}
+	was = !k.RevokedAt.IsZero()
 	if err := c.o.Store.RevokeAPIKey(ctx, k.ID, by); err != nil {
-		return Key{}, err
+		return Key{}, false, err
 	}
 	c.changed(ctx)
-	return k, nil
+	if !was {
+		k.RevokedBy, k.RevokedAt = by, c.o.Now()
+	}
+	return k, was, nil
 }
 
-func choose(all []Key, idOrName string) (Key, error) {
-	var called []Key
+// choose returns the key that an id or a name means. Keys are in the order in
+// which they were made.
+func choose(all []Key, idOrName string, now time.Time) (Key, error) {
+	var last Key
+	var good []string
 	for _, k := range all {
-		if k.ID == idOrName {
+		switch {
+		case k.ID == idOrName:
 			return k, nil
-		}
-		if k.Name == idOrName && k.RevokedAt.IsZero() {
-			called = append(called, k)
+		case k.Name != idOrName:
+		case k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt)):
+			good, last = append(good, k.ID), k
+		case len(good) == 0:
+			last = k
 		}
 	}
-	switch len(called) {
-	case 0:
+	switch {
+	case last.ID == "":
 		return Key{}, fmt.Errorf("no API key %.128q: %w", idOrName, store.ErrNotFound)
-	case 1:
-		return called[0], nil
+	case len(good) > 1:
+		return Key{}, &keyError{fmt.Sprintf("%d good keys are called %.128q: %s; name one by its id", len(good), idOrName, some(good)), ErrAmbiguous}
 	}
-	return Key{}, fmt.Errorf("%w: %d keys are called %.128q; name one by its id", ErrKey, len(called), idOrName)
+	return last, nil
+}
+
+// some lists the first ids of many.
+func some(ids []string) string {
+	const most = 20
+	if len(ids) <= most {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
 }

@@ -218,10 +218,10 @@ func (c *Credentials) forget() {
 }
 
 const (
-	// upkeepInterval is how coarse the time of a key's last use is; expireEvery
-	// upkeeps the store is rid of what is over.
-	upkeepInterval = time.Minute
-	expireEvery    = 60
+	// upkeepInterval is how long the time of a key's last use waits to be stored,
+	// in one statement for all; expireEvery upkeeps the store is rid of what is over.
+	upkeepInterval = 5 * time.Second
+	expireEvery    = 720
 	// keepKeys is how long an expired or revoked key is still listed.
 	keepKeys = 30 * 24 * time.Hour
 	// keepRevocations is longer than the clocks of gateways can differ.

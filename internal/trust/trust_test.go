@@ -119,9 +119,9 @@ func TestKeyLife(t *testing.T) {
 		t.Errorf("listed %+v", list)
 	}
 
-	revoked, err := c.RevokeKey(ctx, "build", "op2")
-	if err != nil || revoked.ID != made.ID {
-		t.Fatalf("revoked %+v, %v", revoked, err)
+	revoked, was, err := c.RevokeKey(ctx, "build", "op2")
+	if err != nil || was || revoked.ID != made.ID || revoked.RevokedBy != "op2" {
+		t.Fatalf("revoked %+v, %v, %v", revoked, was, err)
 	}
 	if _, err := find(t, c, text); !errors.Is(err, auth.ErrAPIKey) {
 		t.Errorf("a revoked key: %v", err)
@@ -129,11 +129,13 @@ func TestKeyLife(t *testing.T) {
 	if _, err := find(t, c, other); err != nil {
 		t.Errorf("the other key: %v", err)
 	}
-	if _, err := c.RevokeKey(ctx, made.ID, "op"); err != nil {
-		t.Errorf("revoked again: %v", err)
+	for _, again := range []string{made.ID, "build"} {
+		if k, was, err := c.RevokeKey(ctx, again, "op"); err != nil || !was || k.ID != made.ID || k.RevokedBy != "op2" {
+			t.Errorf("revoked again by %s: %+v, %v, %v", again, k, was, err)
+		}
 	}
-	if _, err := c.RevokeKey(ctx, "build", "op"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("revoked by the name of a revoked one: %v", err)
+	if _, _, err := c.RevokeKey(ctx, "never made", "op"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("revoked what is not there: %v", err)
 	}
 }
 
@@ -168,12 +170,49 @@ func TestKeysThatCannotBeMade(t *testing.T) {
 	if _, _, err := c.CreateKey(ctx, k); !errors.Is(err, ErrKey) {
 		t.Errorf("endless claims: %v", err)
 	}
-	for range 2 {
-		_, _, err := c.CreateKey(ctx, agentKey("twice"))
-		check(t, err)
+	_, made, err := c.CreateKey(ctx, agentKey("twice"))
+	check(t, err)
+	var taken *store.NameError
+	if _, _, err := c.CreateKey(ctx, agentKey("twice")); !errors.As(err, &taken) || taken.ID != made.ID {
+		t.Errorf("a second key of one name: %v", err)
 	}
-	if _, err := c.RevokeKey(ctx, "twice", "op"); !errors.Is(err, ErrKey) {
-		t.Errorf("revoked one of two: %v", err)
+	if _, _, err := c.RevokeKey(ctx, "twice", "op"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := c.CreateKey(ctx, agentKey("twice")); err != nil {
+		t.Errorf("a key with the name of a revoked one: %v", err)
+	}
+}
+
+// Which key a name means, of keys from before names were taken once as well.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	good, old := now.Add(time.Second), now.Add(-time.Second)
+	all := []Key{
+		{ID: "1", Name: "once"},
+		{ID: "2", Name: "over", RevokedAt: old},
+		{ID: "3", Name: "over", ExpiresAt: old},
+		{ID: "4", Name: "renewed"},
+		{ID: "5", Name: "renewed", ExpiresAt: old},
+		{ID: "6", Name: "renewed", RevokedAt: old},
+		{ID: "7", Name: "twice", ExpiresAt: good},
+		{ID: "8", Name: "twice"},
+		{ID: "9", Name: "7"},
+	}
+	for name, want := range map[string]string{"once": "1", "over": "3", "renewed": "4", "7": "7", "8": "8", "9": "9"} {
+		if k, err := choose(all, name, now); err != nil || k.ID != want {
+			t.Errorf("%s: %s, %v; want %s", name, k.ID, err, want)
+		}
+	}
+	if _, err := choose(all, "twice", now); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "7, 8") {
+		t.Errorf("twice: %v", err)
+	}
+	for range 40 {
+		all = append(all, Key{ID: "id", Name: "twice"})
+	}
+	if _, err := choose(all, "twice", now); !strings.Contains(err.Error(), "22 more") {
+		t.Errorf("often: %v", err)
 	}
 }
 
@@ -191,7 +230,7 @@ func TestKeysOfAnotherGateway(t *testing.T) {
 	if _, err := find(t, there, text); err != nil {
 		t.Fatal(err)
 	}
-	_, err = here.RevokeKey(ctx, "k", "op")
+	_, _, err = here.RevokeKey(ctx, "k", "op")
 	check(t, err)
 	late := time.After(20 * time.Second)
 	for {

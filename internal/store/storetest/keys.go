@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 var keyTests = []test{
 	{"NoKeys", noKeys},
 	{"CreateKeys", createKeys},
+	{"KeysOfOneName", keysOfOneName},
 	{"RevokeKeys", revokeKeys},
 	{"UseKeys", useKeys},
 	{"KeyChanges", keyChanges},
@@ -94,6 +96,44 @@ func createKeys(t *testing.T, b *bench) {
 			t.Errorf("times of %+v", k)
 		}
 	}
+}
+
+// A name belongs to one good key at a time, also if several gateways make some.
+func keysOfOneName(t *testing.T, b *bench) {
+	ctx := context.Background()
+	called := func(id string) store.APIKey {
+		k := key(id)
+		k.Name, k.ExpiresAt = "name", time.Time{}
+		return k
+	}
+	over := called("over")
+	over.ExpiresAt = time.Unix(1000, 0)
+	b.createKey(over, called("a"))
+	var taken *store.NameError
+	if err := b.s.CreateAPIKey(ctx, called("b")); !errors.As(err, &taken) || *taken != (store.NameError{Name: "name", ID: "a"}) {
+		t.Errorf("a second good one: %v", err)
+	}
+	b.createKey(called("a")) // a repeat
+	if err := b.s.RevokeAPIKey(ctx, "a", "op"); err != nil {
+		t.Fatal(err)
+	}
+	var made atomic.Int32
+	var fns []func()
+	for i := range 8 {
+		fns = append(fns, func() {
+			err := b.s.CreateAPIKey(ctx, called(fmt.Sprint("again ", i)))
+			if err == nil {
+				made.Add(1)
+			} else if !errors.As(err, new(*store.NameError)) {
+				t.Error(err)
+			}
+		})
+	}
+	together(fns...)
+	if n := made.Load(); n != 1 {
+		t.Errorf("%d good keys of one name", n)
+	}
+	b.createKey(called("a"), over) // repeats of what is over
 }
 
 func revokeKeys(t *testing.T, b *bench) {

@@ -20,6 +20,9 @@ const (
 		values ($1, $2, $3, $4, $5, $6, '', $7, $8, 0, 0, $9) on conflict (id) do nothing`
 	revokeKey = `update api_keys set revoked_at = $2, revoked_by = $3, change = $4 where id = $1 and revoked_at = 0`
 	selectKey = `select 1 from api_keys where id = $1`
+	// One of the same id is a repeat, and no other key.
+	selectNamed = `select id from api_keys where name = $1 and revoked_at = 0 and (expires_at = 0 or expires_at > $2) and id <> $3
+		and not exists (select 1 from api_keys where id = $3) limit 1`
 
 	goneKeys   = `(expires_at > 0 and expires_at < $1 or revoked_at > 0 and revoked_at < $1)`
 	expireKeys = `delete from api_keys where ` + goneKeys + ` and id in (select id from api_keys where ` + goneKeys + ` limit $2)`
@@ -49,6 +52,14 @@ func (t *Tables) CreateAPIKey(ctx context.Context, key store.APIKey) error {
 		}
 		if err := room(w, countKeys, store.MaxAPIKeys); err != nil {
 			return err
+		}
+		var other string
+		taken, err := one(w, selectNamed, []any{key.Name, now, key.ID}, &other)
+		switch {
+		case err != nil:
+			return err
+		case taken:
+			return &store.NameError{Name: key.Name, ID: other}
 		}
 		changed, err := w.Exec(insertKey, key.ID, key.Name, salt, hash, key.Claims, key.CreatedBy, now, millis(key.ExpiresAt), number)
 		return tell(w, changed, err, store.SubjectKeys)

@@ -1589,7 +1589,7 @@ type Key struct {
 	// 0: it is not revoked.
 	RevokedAt int64  `protobuf:"varint,13,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
 	RevokedBy string `protobuf:"bytes,14,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
-	// To the minute; 0: not yet.
+	// Known some seconds after the use; 0: not yet.
 	UsedAt        int64 `protobuf:"varint,15,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1778,9 +1778,11 @@ func (x *CreateKeyRequest) GetKey() *Key {
 
 // CreateKeyResponse is the key. It must not be logged.
 type CreateKeyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ApiKey        string                 `protobuf:"bytes,1,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
-	Key           *Key                   `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ApiKey string                 `protobuf:"bytes,1,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
+	Key    *Key                   `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// What may not be as it was meant; sentences for people.
+	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1825,6 +1827,13 @@ func (x *CreateKeyResponse) GetApiKey() string {
 func (x *CreateKeyResponse) GetKey() *Key {
 	if x != nil {
 		return x.Key
+	}
+	return nil
+}
+
+func (x *CreateKeyResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1939,7 +1948,7 @@ func (x *ListKeysResponse) GetNextPageToken() string {
 // RevokeKeyRequest names a key.
 type RevokeKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, or its name if no other key has it.
+	// Its id, or its name if no other good key has it.
 	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1984,8 +1993,10 @@ func (x *RevokeKeyRequest) GetKey() string {
 
 // RevokeKeyResponse is the key that was revoked.
 type RevokeKeyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// It had been revoked before; nothing has changed.
+	WasRevoked    bool `protobuf:"varint,2,opt,name=was_revoked,json=wasRevoked,proto3" json:"was_revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2025,6 +2036,13 @@ func (x *RevokeKeyResponse) GetKey() *Key {
 		return x.Key
 	}
 	return nil
+}
+
+func (x *RevokeKeyResponse) GetWasRevoked() bool {
+	if x != nil {
+		return x.WasRevoked
+	}
+	return false
 }
 
 // RevokeRequest says which credentials count no more.
@@ -2745,7 +2763,9 @@ func (x *RuleMemberRequest) GetRuling() string {
 
 // RuleMemberResponse says that it is recorded.
 type RuleMemberResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The user was a member before, as far as this gateway knew.
+	WasMember     bool `protobuf:"varint,1,opt,name=was_member,json=wasMember,proto3" json:"was_member,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2778,6 +2798,13 @@ func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RuleMemberResponse.ProtoReflect.Descriptor instead.
 func (*RuleMemberResponse) Descriptor() ([]byte, []int) {
 	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *RuleMemberResponse) GetWasMember() bool {
+	if x != nil {
+		return x.WasMember
+	}
+	return false
 }
 
 // Rule refines who may do what. A denial always wins.
@@ -3335,7 +3362,12 @@ type ExplainSendResponse struct {
 	AllowedWithoutRules bool   `protobuf:"varint,3,opt,name=allowed_without_rules,json=allowedWithoutRules,proto3" json:"allowed_without_rules,omitempty"`
 	ReasonWithoutRules  string `protobuf:"bytes,4,opt,name=reason_without_rules,json=reasonWithoutRules,proto3" json:"reason_without_rules,omitempty"`
 	// The rules that match, also those that others overrule.
-	Rules         []*Rule `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
+	Rules []*Rule `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
+	// Where the principal is taken to be; empty for one that is in no workspace.
+	Workspace string `protobuf:"bytes,6,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Where that is from: identity, request, session (it is connected, and there), address;
+	// empty if it is not known, and the answer may be another in some workspace.
+	WorkspaceFrom string `protobuf:"bytes,7,opt,name=workspace_from,json=workspaceFrom,proto3" json:"workspace_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3403,6 +3435,20 @@ func (x *ExplainSendResponse) GetRules() []*Rule {
 		return x.Rules
 	}
 	return nil
+}
+
+func (x *ExplainSendResponse) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ExplainSendResponse) GetWorkspaceFrom() string {
+	if x != nil {
+		return x.WorkspaceFrom
+	}
+	return ""
 }
 
 // ListAuditRequest chooses records; empty fields choose all.
@@ -3815,10 +3861,11 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"revoked_by\x18\x0e \x01(\tR\trevokedBy\x12\x17\n" +
 	"\aused_at\x18\x0f \x01(\x03R\x06usedAt\":\n" +
 	"\x10CreateKeyRequest\x12&\n" +
-	"\x03key\x18\x01 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\"T\n" +
+	"\x03key\x18\x01 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\"p\n" +
 	"\x11CreateKeyResponse\x12\x17\n" +
 	"\aapi_key\x18\x01 \x01(\tR\x06apiKey\x12&\n" +
-	"\x03key\x18\x02 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\"M\n" +
+	"\x03key\x18\x02 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\x12\x1a\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"M\n" +
 	"\x0fListKeysRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3827,9 +3874,11 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x04keys\x18\x01 \x03(\v2\x14.aether.admin.v1.KeyR\x04keys\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"$\n" +
 	"\x10RevokeKeyRequest\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\";\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"\\\n" +
 	"\x11RevokeKeyResponse\x12&\n" +
-	"\x03key\x18\x01 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\"a\n" +
+	"\x03key\x18\x01 \x01(\v2\x14.aether.admin.v1.KeyR\x03key\x12\x1f\n" +
+	"\vwas_revoked\x18\x02 \x01(\bR\n" +
+	"wasRevoked\"a\n" +
 	"\rRevokeRequest\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -3876,8 +3925,10 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x11RuleMemberRequest\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
-	"\x06ruling\x18\x03 \x01(\tR\x06ruling\"\x14\n" +
-	"\x12RuleMemberResponse\"\xea\x01\n" +
+	"\x06ruling\x18\x03 \x01(\tR\x06ruling\"3\n" +
+	"\x12RuleMemberResponse\x12\x1d\n" +
+	"\n" +
+	"was_member\x18\x01 \x01(\bR\twasMember\"\xea\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x16\n" +
 	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x1c\n" +
@@ -3916,13 +3967,15 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1e\n" +
 	"\n" +
 	"workspaces\x18\x03 \x03(\tR\n" +
-	"workspaces\"\xda\x01\n" +
+	"workspaces\"\x9f\x02\n" +
 	"\x13ExplainSendResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
 	"\x15allowed_without_rules\x18\x03 \x01(\bR\x13allowedWithoutRules\x120\n" +
 	"\x14reason_without_rules\x18\x04 \x01(\tR\x12reasonWithoutRules\x12+\n" +
-	"\x05rules\x18\x05 \x03(\v2\x15.aether.admin.v1.RuleR\x05rules\"\x93\x01\n" +
+	"\x05rules\x18\x05 \x03(\v2\x15.aether.admin.v1.RuleR\x05rules\x12\x1c\n" +
+	"\tworkspace\x18\x06 \x01(\tR\tworkspace\x12%\n" +
+	"\x0eworkspace_from\x18\a \x01(\tR\rworkspaceFrom\"\x93\x01\n" +
 	"\x10ListAuditRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x19\n" +
