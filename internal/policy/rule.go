@@ -129,7 +129,7 @@ func pattern(field string, g subject.Grammar, text string, forms []form) (*subje
 // form is what names of one kind look like.
 type form struct {
 	prefix   string
-	segments int // the prefix included
+	segments int      // the prefix included
 	kind     acl.Kind // of an identity
 }
 
@@ -141,8 +141,15 @@ var addressForms = func() (all []form) {
 }()
 
 var identityForms = []form{
-	{"ag", 4, acl.Agent}, {"tu", 4, acl.UniqueTask}, {"ta", 4, acl.Task}, {"us", 3, acl.User}, {"sv", 3, acl.Service}, {"br", 3, acl.Bridge},
-	{"orc", 3, acl.Orchestrator}, {"wfe", 2, acl.WorkflowEngine}, {"metrics", 2, acl.MetricsBridge},
+	{"ag", 4, acl.Agent},
+	{"tu", 4, acl.UniqueTask},
+	{"ta", 4, acl.Task},
+	{"us", 3, acl.User},
+	{"sv", 3, acl.Service},
+	{"br", 3, acl.Bridge},
+	{"orc", 3, acl.Orchestrator},
+	{"wfe", 2, acl.WorkflowEngine},
+	{"metrics", 2, acl.MetricsBridge},
 }
 
 func anyForm(forms []form, is func(form) bool) bool {
