@@ -16,6 +16,7 @@ type Type string
 const (
 	TypeToken       Type = "token"
 	TypeAPIKey      Type = "API key"
+	TypeTaskToken   Type = "task token"
 	TypeCertificate Type = "certificate"
 	TypeAnonymous   Type = "anonymous" // nothing was shown, and nothing was asked for
 )
@@ -23,16 +24,19 @@ const (
 // Credential is a verified credential. It is immutable and safe for concurrent
 // use. It is worth nothing after ExpiresAt, to the instant: the leeway of a
 // Verifier is for connecting only. A zero ExpiresAt, which only an API key may
-// have, is never.
+// have, and a task token, is never.
 type Credential struct {
 	Claims
 	Type Type
-	// KeyID is the kid of the key that signed a token, or the id of an API key.
+	// KeyID is the kid of the key that signed a token, or the id of an API key or
+	// of a task token's task.
 	KeyID string
+	// Run is what a task token is for; zero for other credentials.
+	Run TaskRun
 	// Fingerprint is the SHA-256, in hex, of what is unique about the
 	// credential: of a token without its signature, since one text may have
-	// several signatures that hold; of a certificate as a whole. An API key has
-	// none: its id names it.
+	// several signatures that hold; of a certificate as a whole. An API key or a
+	// task token has none: its id names it.
 	Fingerprint string
 
 	scope acl.WorkspaceSet

@@ -37,6 +37,9 @@ var (
 	ErrRevoked error = &refusal{codes.Unauthenticated, "the credential was revoked"}
 	// ErrAPIKey: it is not known, or revoked. Which of the two is not told.
 	ErrAPIKey error = &refusal{codes.Unauthenticated, "the API key is not accepted"}
+	// ErrTaskToken: it is none, or its task or that attempt is over. Which is not
+	// told.
+	ErrTaskToken error = &refusal{codes.Unauthenticated, "the task token is not accepted: it is good for one identity, from the assignment of its task until that ends"}
 	// ErrCertificate: nothing but a certificate is there, and it stands for nobody.
 	ErrCertificate error = &refusal{codes.Unauthenticated, "the client certificate is not accepted as a credential, and no other was presented"}
 	// ErrKeysAway: whether the credential is good cannot be told now; try again.

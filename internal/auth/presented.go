@@ -11,7 +11,7 @@ type Presented struct {
 	token sealed[string]
 }
 
-// Token is the JWT or API key, to be given to Verify. It must not be logged.
+// Token is the JWT, API key or task token, to be given to Verify. It must not be logged.
 func (p Presented) Token() string { return p.token.value() }
 
 // String implements fmt.Stringer without the token.
@@ -21,6 +21,9 @@ func (p Presented) String() string {
 	}
 	if isAPIKey(p.token.value()) {
 		return "an API key"
+	}
+	if isTaskToken(p.token.value()) {
+		return "a task token"
 	}
 	return "a token"
 }
@@ -46,8 +49,8 @@ const taskTokenPlace = "token"
 // several places is one.
 //
 // Several that disagree are ErrConflictingCredentials, none at all
-// ErrNoCredential, what is no API key in the place of one ErrAPIKey; task tokens
-// and other authorization schemes are ErrUnsupportedCredential.
+// ErrNoCredential, what is no API key or task token in the place of one ErrAPIKey or
+// ErrTaskToken; other authorization schemes are ErrUnsupportedCredential.
 func FromMetadataAndInit(md []string, init map[string]string) (Presented, error) {
 	values := append([]string(nil), md...)
 	for _, place := range tokenPlaces {
@@ -84,7 +87,11 @@ func FromMetadataAndInit(md []string, init map[string]string) (Presented, error)
 			return Presented{}, ErrConflictingCredentials
 		}
 	}
-	if token := strings.TrimSpace(init[taskTokenPlace]); token != "" && !take(token, fmt.Errorf("%w: task tokens", ErrUnsupportedCredential)) {
+	token, problem := strings.TrimSpace(init[taskTokenPlace]), error(nil)
+	if token != "" && !isTaskToken(token) {
+		problem = ErrTaskToken
+	}
+	if token != "" && !take(token, problem) {
 		return Presented{}, ErrConflictingCredentials
 	}
 	switch {

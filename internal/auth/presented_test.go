@@ -40,7 +40,8 @@ func TestFromMetadataAndInit(t *testing.T) {
 		"the same API key everywhere":    {md: []string{"Bearer ak_1"}, init: m{"x-api-key": "ak_1", "api_key": " ak_1 "}, want: "ak_1"},
 		"no API key in its place":        {init: m{"x-api-key": "hidden-key"}, err: ErrAPIKey},
 		"a token in an API key's place":  {init: m{"authorization": "tok", "api_key": "tok"}, err: ErrAPIKey},
-		"task token":                     {init: m{"token": "hidden-key"}, err: ErrUnsupportedCredential},
+		"task token":                     {init: m{"token": "tt_abc"}, want: "tt_abc"},
+		"no task token":                  {init: m{"token": "hidden-key"}, err: ErrTaskToken},
 		"Basic":                          {md: []string{"Basic hidden-key"}, err: ErrUnsupportedCredential},
 		"a secret with a space":          {md: []string{"hidden-key x"}, err: ErrUnsupportedCredential},
 	} {

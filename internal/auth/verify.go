@@ -48,6 +48,7 @@ type Options struct {
 type Verifier struct {
 	keys             KeySource
 	apiKeys          APIKeys
+	taskTokens       TaskTokens // nil refuses them all
 	certificates     *Certificates
 	anonymous        bool
 	issuer, audience string
@@ -86,7 +87,7 @@ func NewVerifier(o Options) (*Verifier, error) {
 }
 
 // Verify checks a credential that was shown: an API key if it begins with
-// APIKeyPrefix, else a token. Of a token it checks the size and form, algorithm
+// APIKeyPrefix, a task token if with TaskTokenPrefix, else a token. Of a token it checks the size and form, algorithm
 // and key, signature, times, issuer and audience, and that its claims make an
 // identity, in this order. The claims are not looked at before the signature
 // holds.
@@ -98,6 +99,9 @@ func (v *Verifier) Verify(ctx context.Context, shown string) (*Credential, error
 	}
 	if isAPIKey(shown) {
 		return v.verifyAPIKey(ctx, shown)
+	}
+	if isTaskToken(shown) {
+		return v.verifyTaskToken(ctx, shown)
 	}
 	payload, key, err := v.open(ctx, shown)
 	if err != nil {

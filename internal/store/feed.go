@@ -15,6 +15,8 @@ const (
 	SubjectKeys Subject = "keys"
 	// SubjectGrants is who may act for whom.
 	SubjectGrants Subject = "grants"
+	// SubjectImplementations is what can be started, and how.
+	SubjectImplementations Subject = "implementations"
 )
 
 // Feed says that something has changed, by this gateway or another one, so that

@@ -68,6 +68,7 @@ type Store interface {
 	Revocations
 	Grants
 	Rules
+	Implementations
 	Placement
 	Workspaces
 	Feed

@@ -32,7 +32,7 @@ type test struct {
 
 // Run runs the suite.
 func Run(t *testing.T, e Engine) {
-	for _, test := range slices.Concat(positionTests, noteTests, markTests, memberTests, keyTests, revocationTests, ruleTests, grantTests, placementTests, feedTests, auditTests, storedTests, kvTests, workspaceTests, mailboxTests, taskTests) {
+	for _, test := range slices.Concat(positionTests, noteTests, markTests, memberTests, keyTests, revocationTests, ruleTests, implementationTests, grantTests, placementTests, feedTests, auditTests, storedTests, kvTests, workspaceTests, mailboxTests, taskTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			b := &bench{t: t}

@@ -156,6 +156,9 @@ func (t *Tables) DeleteWorkspace(ctx context.Context, name string) (deleted bool
 		if err := endGrants(w, name, now); err != nil {
 			return err
 		}
+		if err := endImplementations(w, name); err != nil {
+			return err
+		}
 		return w.Changed(store.SubjectWorkspaces)
 	})
 	return deleted && err == nil, err
