@@ -115,6 +115,21 @@ func TestOperatorCommands(t *testing.T) {
 		t.Errorf("purged: %v", rows)
 	}
 
+	rows = rowsOf(t, dir, "impl", "register", "--impl", "echo", "--profile", "process", "--param", "command=echo", "--param", "api_key=s3cret", "--overridable", "model")
+	if len(rows) != 1 || rows[0]["implementation"] != "echo" || rows[0]["workspace"] != "" || rows[0]["profile"] != "process" ||
+		fmt.Sprint(rows[0]["launch_params"]) != "map[api_key:(hidden) command:echo]" {
+		t.Errorf("registered: %v", rows)
+	}
+	failing(t, 1, "auth_token is reserved", "impl", "register", "--impl", "echo", "--profile", "p", "--param", "auth_token=x", "--data-dir", dir)
+	failing(t, 1, "there is no entry for echo in workspace demo", "impl", "remove", "echo", "--workspace", "demo", "--data-dir", dir)
+	if rows := rowsOf(t, dir, "impl", "list"); len(rows) != 1 {
+		t.Errorf("listed: %v", rows)
+	}
+	succeed(t, nil, "impl", "remove", "echo", "--data-dir", dir)
+	if rows := rowsOf(t, dir, "impl", "list"); len(rows) != 0 {
+		t.Errorf("listed: %v", rows)
+	}
+
 	rows = rowsOf(t, dir, "rule", "add", "deny", "--principal", "us::alice::*", "--address", "ag::demo::echo::*", "--note", "for the test")
 	if len(rows) != 1 || rows[0]["effect"] != "deny" {
 		t.Fatalf("rule: %v", rows)

@@ -68,7 +68,10 @@ type Options struct {
 	// count until they expire.
 	Revoked func(*auth.Credential) error
 	Members acl.Members
-	Finder  *where.Finder
+	// Implementations is the registry of what can be started; nil: this gateway
+	// starts nothing.
+	Implementations Implementations
+	Finder          *where.Finder
 	// Name is this gateway's.
 	Name  string
 	Peers *peers.Peers

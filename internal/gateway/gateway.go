@@ -17,6 +17,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/limits"
+	"github.com/aether-gateway/gateway/internal/orchestrator"
 	"github.com/aether-gateway/gateway/internal/peers"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/presence/local"
@@ -49,7 +50,9 @@ type Options struct {
 	// many there may be.
 	Rules    store.Rules
 	MaxRules int
-	Verifier *auth.Verifier
+	// Implementations keeps what can be started, and how; nil: nothing can be.
+	Implementations store.Implementations
+	Verifier        *auth.Verifier
 	// Credentials keeps API keys and what was revoked; nil: there are none, and
 	// nothing is.
 	Credentials trust.Store
@@ -117,6 +120,8 @@ type Gateway struct {
 	Admin    *admin.Service
 	Audit    *audit.Recorder // nil if nothing is recorded
 	Limits   *limits.Limiter // nil: nothing is limited
+	// Registry knows what can be started; nil without [Options.Implementations].
+	Registry *orchestrator.Registry
 	// Trust knows API keys and revocations; nil without [Options.Credentials].
 	Trust *trust.Credentials
 }
@@ -166,6 +171,11 @@ func New(o Options) *Gateway {
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, Workers: o.Workers,
 	})
+	var implementations admin.Implementations
+	if o.Implementations != nil {
+		g.Registry = orchestrator.NewRegistry(o.Implementations, o.Feed, o.Logger)
+		implementations = g.Registry
+	}
 	var keys admin.Credentials
 	revoked := func(*auth.Credential) error { return nil }
 	if g.Trust != nil {
@@ -173,7 +183,7 @@ func New(o Options) *Gateway {
 	}
 	mailboxes, _ := o.Positions.(store.Mailboxes)
 	g.Admin = admin.New(admin.Options{
-		Mailboxes:   mailboxes,
+		Mailboxes: mailboxes, Implementations: implementations,
 		Credentials: keys, Revoked: revoked,
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
 		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Spaces: g.Router, Members: g.Router.Members(),
@@ -277,5 +287,6 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	closed := g.Sessions.Close(ctx)
 	g.Limits.Close()
 	g.Trust.Close()
+	g.Registry.Close()
 	return errors.Join(drained, closed, g.Router.Close(ctx), g.Presence.Close(ctx), g.Audit.Close(ctx))
 }

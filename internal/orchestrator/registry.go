@@ -45,8 +45,12 @@ func NewRegistry(s store.Implementations, feed store.Feed, log *slog.Logger) *Re
 	return r
 }
 
-// Close ends the upkeep.
-func (r *Registry) Close() { r.copy.Close() }
+// Close ends the upkeep. Of nil it does nothing.
+func (r *Registry) Close() {
+	if r != nil {
+		r.copy.Close()
+	}
+}
 
 // OnChange sets what is called when the registry has changed, also for the first
 // time, by one goroutine at a time.

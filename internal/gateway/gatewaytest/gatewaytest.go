@@ -79,6 +79,7 @@ func SharedAt(tb testing.TB, now func() time.Time) Option {
 		o.Driver, o.Placement = shared.Driver, shared.Placement
 		o.Positions, o.Members, o.Feed, o.Rules = shared.Positions, shared.Members, shared.Feed, shared.Rules
 		o.Records = shared.Records
+		o.Implementations = shared.Implementations
 		o.Workspaces = shared.Workspaces
 		o.Credentials = shared.Credentials
 	}
@@ -170,6 +171,7 @@ func openEmbedded(tb testing.TB, dir string, now func() time.Time, o *gateway.Op
 	check(tb, err)
 	o.Driver, o.Positions, o.Members, o.Feed, o.Rules = driver, positions, positions, positions, positions
 	o.Records = positions
+	o.Implementations = positions
 	o.Workspaces = positions
 	o.Credentials = positions
 	return func() {

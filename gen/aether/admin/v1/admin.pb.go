@@ -3712,7 +3712,7 @@ var File_aether_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1baether/admin/v1/admin.proto\x12\x0faether.admin.v1\"\x13\n" +
+	"\x1baether/admin/v1/admin.proto\x12\x0faether.admin.v1\x1a%aether/admin/v1/implementations.proto\"\x13\n" +
 	"\x11ServerInfoRequest\"g\n" +
 	"\x12ServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
@@ -3997,7 +3997,7 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x03R\x05count2\xd1\x0f\n" +
+	" \x01(\x03R\x05count2\xb3\x12\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
@@ -4025,7 +4025,10 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\tListRules\x12!.aether.admin.v1.ListRulesRequest\x1a\".aether.admin.v1.ListRulesResponse\x12U\n" +
 	"\n" +
 	"RemoveRule\x12\".aether.admin.v1.RemoveRuleRequest\x1a#.aether.admin.v1.RemoveRuleResponse\x12X\n" +
-	"\vExplainSend\x12#.aether.admin.v1.ExplainSendRequest\x1a$.aether.admin.v1.ExplainSendResponse\x12R\n" +
+	"\vExplainSend\x12#.aether.admin.v1.ExplainSendRequest\x1a$.aether.admin.v1.ExplainSendResponse\x12y\n" +
+	"\x16RegisterImplementation\x12..aether.admin.v1.RegisterImplementationRequest\x1a/.aether.admin.v1.RegisterImplementationResponse\x12p\n" +
+	"\x13ListImplementations\x12+.aether.admin.v1.ListImplementationsRequest\x1a,.aether.admin.v1.ListImplementationsResponse\x12s\n" +
+	"\x14RemoveImplementation\x12,.aether.admin.v1.RemoveImplementationRequest\x1a-.aether.admin.v1.RemoveImplementationResponse\x12R\n" +
 	"\tListAudit\x12!.aether.admin.v1.ListAuditRequest\x1a\".aether.admin.v1.ListAuditResponseB?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
 
 var (
@@ -4042,63 +4045,69 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 
 var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
-	(*ServerInfoRequest)(nil),       // 0: aether.admin.v1.ServerInfoRequest
-	(*ServerInfoResponse)(nil),      // 1: aether.admin.v1.ServerInfoResponse
-	(*Session)(nil),                 // 2: aether.admin.v1.Session
-	(*ListSessionsRequest)(nil),     // 3: aether.admin.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),    // 4: aether.admin.v1.ListSessionsResponse
-	(*KickSessionRequest)(nil),      // 5: aether.admin.v1.KickSessionRequest
-	(*KickSessionResponse)(nil),     // 6: aether.admin.v1.KickSessionResponse
-	(*TailRequest)(nil),             // 7: aether.admin.v1.TailRequest
-	(*TailResponse)(nil),            // 8: aether.admin.v1.TailResponse
-	(*StoredMessage)(nil),           // 9: aether.admin.v1.StoredMessage
-	(*ListTopicsRequest)(nil),       // 10: aether.admin.v1.ListTopicsRequest
-	(*ListTopicsResponse)(nil),      // 11: aether.admin.v1.ListTopicsResponse
-	(*Topic)(nil),                   // 12: aether.admin.v1.Topic
-	(*FindMessageRequest)(nil),      // 13: aether.admin.v1.FindMessageRequest
-	(*FindMessageResponse)(nil),     // 14: aether.admin.v1.FindMessageResponse
-	(*MessagePlace)(nil),            // 15: aether.admin.v1.MessagePlace
-	(*PeekMailRequest)(nil),         // 16: aether.admin.v1.PeekMailRequest
-	(*PeekMailResponse)(nil),        // 17: aether.admin.v1.PeekMailResponse
-	(*SkipMailRequest)(nil),         // 18: aether.admin.v1.SkipMailRequest
-	(*SkipMailResponse)(nil),        // 19: aether.admin.v1.SkipMailResponse
-	(*ReplayMailRequest)(nil),       // 20: aether.admin.v1.ReplayMailRequest
-	(*ReplayMailResponse)(nil),      // 21: aether.admin.v1.ReplayMailResponse
-	(*Key)(nil),                     // 22: aether.admin.v1.Key
-	(*CreateKeyRequest)(nil),        // 23: aether.admin.v1.CreateKeyRequest
-	(*CreateKeyResponse)(nil),       // 24: aether.admin.v1.CreateKeyResponse
-	(*ListKeysRequest)(nil),         // 25: aether.admin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),        // 26: aether.admin.v1.ListKeysResponse
-	(*RevokeKeyRequest)(nil),        // 27: aether.admin.v1.RevokeKeyRequest
-	(*RevokeKeyResponse)(nil),       // 28: aether.admin.v1.RevokeKeyResponse
-	(*RevokeRequest)(nil),           // 29: aether.admin.v1.RevokeRequest
-	(*RevokeResponse)(nil),          // 30: aether.admin.v1.RevokeResponse
-	(*Workspace)(nil),               // 31: aether.admin.v1.Workspace
-	(*CreateWorkspaceRequest)(nil),  // 32: aether.admin.v1.CreateWorkspaceRequest
-	(*CreateWorkspaceResponse)(nil), // 33: aether.admin.v1.CreateWorkspaceResponse
-	(*ListWorkspacesRequest)(nil),   // 34: aether.admin.v1.ListWorkspacesRequest
-	(*ListWorkspacesResponse)(nil),  // 35: aether.admin.v1.ListWorkspacesResponse
-	(*DeleteWorkspaceRequest)(nil),  // 36: aether.admin.v1.DeleteWorkspaceRequest
-	(*DeleteWorkspaceResponse)(nil), // 37: aether.admin.v1.DeleteWorkspaceResponse
-	(*Member)(nil),                  // 38: aether.admin.v1.Member
-	(*ListMembersRequest)(nil),      // 39: aether.admin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),     // 40: aether.admin.v1.ListMembersResponse
-	(*RuleMemberRequest)(nil),       // 41: aether.admin.v1.RuleMemberRequest
-	(*RuleMemberResponse)(nil),      // 42: aether.admin.v1.RuleMemberResponse
-	(*Rule)(nil),                    // 43: aether.admin.v1.Rule
-	(*AddRuleRequest)(nil),          // 44: aether.admin.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),         // 45: aether.admin.v1.AddRuleResponse
-	(*RuleWarning)(nil),             // 46: aether.admin.v1.RuleWarning
-	(*ListRulesRequest)(nil),        // 47: aether.admin.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),       // 48: aether.admin.v1.ListRulesResponse
-	(*RemoveRuleRequest)(nil),       // 49: aether.admin.v1.RemoveRuleRequest
-	(*RemoveRuleResponse)(nil),      // 50: aether.admin.v1.RemoveRuleResponse
-	(*ExplainSendRequest)(nil),      // 51: aether.admin.v1.ExplainSendRequest
-	(*ExplainSendResponse)(nil),     // 52: aether.admin.v1.ExplainSendResponse
-	(*ListAuditRequest)(nil),        // 53: aether.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),       // 54: aether.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),             // 55: aether.admin.v1.AuditRecord
-	nil,                             // 56: aether.admin.v1.StoredMessage.MetadataEntry
+	(*ServerInfoRequest)(nil),              // 0: aether.admin.v1.ServerInfoRequest
+	(*ServerInfoResponse)(nil),             // 1: aether.admin.v1.ServerInfoResponse
+	(*Session)(nil),                        // 2: aether.admin.v1.Session
+	(*ListSessionsRequest)(nil),            // 3: aether.admin.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),           // 4: aether.admin.v1.ListSessionsResponse
+	(*KickSessionRequest)(nil),             // 5: aether.admin.v1.KickSessionRequest
+	(*KickSessionResponse)(nil),            // 6: aether.admin.v1.KickSessionResponse
+	(*TailRequest)(nil),                    // 7: aether.admin.v1.TailRequest
+	(*TailResponse)(nil),                   // 8: aether.admin.v1.TailResponse
+	(*StoredMessage)(nil),                  // 9: aether.admin.v1.StoredMessage
+	(*ListTopicsRequest)(nil),              // 10: aether.admin.v1.ListTopicsRequest
+	(*ListTopicsResponse)(nil),             // 11: aether.admin.v1.ListTopicsResponse
+	(*Topic)(nil),                          // 12: aether.admin.v1.Topic
+	(*FindMessageRequest)(nil),             // 13: aether.admin.v1.FindMessageRequest
+	(*FindMessageResponse)(nil),            // 14: aether.admin.v1.FindMessageResponse
+	(*MessagePlace)(nil),                   // 15: aether.admin.v1.MessagePlace
+	(*PeekMailRequest)(nil),                // 16: aether.admin.v1.PeekMailRequest
+	(*PeekMailResponse)(nil),               // 17: aether.admin.v1.PeekMailResponse
+	(*SkipMailRequest)(nil),                // 18: aether.admin.v1.SkipMailRequest
+	(*SkipMailResponse)(nil),               // 19: aether.admin.v1.SkipMailResponse
+	(*ReplayMailRequest)(nil),              // 20: aether.admin.v1.ReplayMailRequest
+	(*ReplayMailResponse)(nil),             // 21: aether.admin.v1.ReplayMailResponse
+	(*Key)(nil),                            // 22: aether.admin.v1.Key
+	(*CreateKeyRequest)(nil),               // 23: aether.admin.v1.CreateKeyRequest
+	(*CreateKeyResponse)(nil),              // 24: aether.admin.v1.CreateKeyResponse
+	(*ListKeysRequest)(nil),                // 25: aether.admin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),               // 26: aether.admin.v1.ListKeysResponse
+	(*RevokeKeyRequest)(nil),               // 27: aether.admin.v1.RevokeKeyRequest
+	(*RevokeKeyResponse)(nil),              // 28: aether.admin.v1.RevokeKeyResponse
+	(*RevokeRequest)(nil),                  // 29: aether.admin.v1.RevokeRequest
+	(*RevokeResponse)(nil),                 // 30: aether.admin.v1.RevokeResponse
+	(*Workspace)(nil),                      // 31: aether.admin.v1.Workspace
+	(*CreateWorkspaceRequest)(nil),         // 32: aether.admin.v1.CreateWorkspaceRequest
+	(*CreateWorkspaceResponse)(nil),        // 33: aether.admin.v1.CreateWorkspaceResponse
+	(*ListWorkspacesRequest)(nil),          // 34: aether.admin.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),         // 35: aether.admin.v1.ListWorkspacesResponse
+	(*DeleteWorkspaceRequest)(nil),         // 36: aether.admin.v1.DeleteWorkspaceRequest
+	(*DeleteWorkspaceResponse)(nil),        // 37: aether.admin.v1.DeleteWorkspaceResponse
+	(*Member)(nil),                         // 38: aether.admin.v1.Member
+	(*ListMembersRequest)(nil),             // 39: aether.admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),            // 40: aether.admin.v1.ListMembersResponse
+	(*RuleMemberRequest)(nil),              // 41: aether.admin.v1.RuleMemberRequest
+	(*RuleMemberResponse)(nil),             // 42: aether.admin.v1.RuleMemberResponse
+	(*Rule)(nil),                           // 43: aether.admin.v1.Rule
+	(*AddRuleRequest)(nil),                 // 44: aether.admin.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),                // 45: aether.admin.v1.AddRuleResponse
+	(*RuleWarning)(nil),                    // 46: aether.admin.v1.RuleWarning
+	(*ListRulesRequest)(nil),               // 47: aether.admin.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),              // 48: aether.admin.v1.ListRulesResponse
+	(*RemoveRuleRequest)(nil),              // 49: aether.admin.v1.RemoveRuleRequest
+	(*RemoveRuleResponse)(nil),             // 50: aether.admin.v1.RemoveRuleResponse
+	(*ExplainSendRequest)(nil),             // 51: aether.admin.v1.ExplainSendRequest
+	(*ExplainSendResponse)(nil),            // 52: aether.admin.v1.ExplainSendResponse
+	(*ListAuditRequest)(nil),               // 53: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),              // 54: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),                    // 55: aether.admin.v1.AuditRecord
+	nil,                                    // 56: aether.admin.v1.StoredMessage.MetadataEntry
+	(*RegisterImplementationRequest)(nil),  // 57: aether.admin.v1.RegisterImplementationRequest
+	(*ListImplementationsRequest)(nil),     // 58: aether.admin.v1.ListImplementationsRequest
+	(*RemoveImplementationRequest)(nil),    // 59: aether.admin.v1.RemoveImplementationRequest
+	(*RegisterImplementationResponse)(nil), // 60: aether.admin.v1.RegisterImplementationResponse
+	(*ListImplementationsResponse)(nil),    // 61: aether.admin.v1.ListImplementationsResponse
+	(*RemoveImplementationResponse)(nil),   // 62: aether.admin.v1.RemoveImplementationResponse
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
@@ -4144,32 +4153,38 @@ var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	47, // 40: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
 	49, // 41: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
 	51, // 42: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
-	53, // 43: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	1,  // 44: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 45: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 46: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 47: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 48: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
-	14, // 49: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	17, // 50: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	19, // 51: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	21, // 52: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	24, // 53: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
-	26, // 54: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
-	28, // 55: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
-	30, // 56: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
-	33, // 57: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
-	35, // 58: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
-	37, // 59: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
-	40, // 60: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
-	42, // 61: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
-	45, // 62: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	48, // 63: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	50, // 64: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	52, // 65: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	54, // 66: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	44, // [44:67] is the sub-list for method output_type
-	21, // [21:44] is the sub-list for method input_type
+	57, // 43: aether.admin.v1.Admin.RegisterImplementation:input_type -> aether.admin.v1.RegisterImplementationRequest
+	58, // 44: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
+	59, // 45: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
+	53, // 46: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	1,  // 47: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 48: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 49: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 50: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 51: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
+	14, // 52: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	17, // 53: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	19, // 54: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	21, // 55: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	24, // 56: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
+	26, // 57: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
+	28, // 58: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
+	30, // 59: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
+	33, // 60: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	35, // 61: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	37, // 62: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	40, // 63: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	42, // 64: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	45, // 65: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	48, // 66: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	50, // 67: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	52, // 68: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	60, // 69: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
+	61, // 70: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
+	62, // 71: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
+	54, // 72: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	47, // [47:73] is the sub-list for method output_type
+	21, // [21:47] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -4180,6 +4195,7 @@ func file_aether_admin_v1_admin_proto_init() {
 	if File_aether_admin_v1_admin_proto != nil {
 		return
 	}
+	file_aether_admin_v1_implementations_proto_init()
 	file_aether_admin_v1_admin_proto_msgTypes[18].OneofWrappers = []any{
 		(*SkipMailRequest_Count)(nil),
 		(*SkipMailRequest_ToPosition)(nil),

@@ -26,29 +26,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_ServerInfo_FullMethodName      = "/aether.admin.v1.Admin/ServerInfo"
-	Admin_ListSessions_FullMethodName    = "/aether.admin.v1.Admin/ListSessions"
-	Admin_KickSession_FullMethodName     = "/aether.admin.v1.Admin/KickSession"
-	Admin_Tail_FullMethodName            = "/aether.admin.v1.Admin/Tail"
-	Admin_ListTopics_FullMethodName      = "/aether.admin.v1.Admin/ListTopics"
-	Admin_FindMessage_FullMethodName     = "/aether.admin.v1.Admin/FindMessage"
-	Admin_PeekMail_FullMethodName        = "/aether.admin.v1.Admin/PeekMail"
-	Admin_SkipMail_FullMethodName        = "/aether.admin.v1.Admin/SkipMail"
-	Admin_ReplayMail_FullMethodName      = "/aether.admin.v1.Admin/ReplayMail"
-	Admin_CreateKey_FullMethodName       = "/aether.admin.v1.Admin/CreateKey"
-	Admin_ListKeys_FullMethodName        = "/aether.admin.v1.Admin/ListKeys"
-	Admin_RevokeKey_FullMethodName       = "/aether.admin.v1.Admin/RevokeKey"
-	Admin_Revoke_FullMethodName          = "/aether.admin.v1.Admin/Revoke"
-	Admin_CreateWorkspace_FullMethodName = "/aether.admin.v1.Admin/CreateWorkspace"
-	Admin_ListWorkspaces_FullMethodName  = "/aether.admin.v1.Admin/ListWorkspaces"
-	Admin_DeleteWorkspace_FullMethodName = "/aether.admin.v1.Admin/DeleteWorkspace"
-	Admin_ListMembers_FullMethodName     = "/aether.admin.v1.Admin/ListMembers"
-	Admin_RuleMember_FullMethodName      = "/aether.admin.v1.Admin/RuleMember"
-	Admin_AddRule_FullMethodName         = "/aether.admin.v1.Admin/AddRule"
-	Admin_ListRules_FullMethodName       = "/aether.admin.v1.Admin/ListRules"
-	Admin_RemoveRule_FullMethodName      = "/aether.admin.v1.Admin/RemoveRule"
-	Admin_ExplainSend_FullMethodName     = "/aether.admin.v1.Admin/ExplainSend"
-	Admin_ListAudit_FullMethodName       = "/aether.admin.v1.Admin/ListAudit"
+	Admin_ServerInfo_FullMethodName             = "/aether.admin.v1.Admin/ServerInfo"
+	Admin_ListSessions_FullMethodName           = "/aether.admin.v1.Admin/ListSessions"
+	Admin_KickSession_FullMethodName            = "/aether.admin.v1.Admin/KickSession"
+	Admin_Tail_FullMethodName                   = "/aether.admin.v1.Admin/Tail"
+	Admin_ListTopics_FullMethodName             = "/aether.admin.v1.Admin/ListTopics"
+	Admin_FindMessage_FullMethodName            = "/aether.admin.v1.Admin/FindMessage"
+	Admin_PeekMail_FullMethodName               = "/aether.admin.v1.Admin/PeekMail"
+	Admin_SkipMail_FullMethodName               = "/aether.admin.v1.Admin/SkipMail"
+	Admin_ReplayMail_FullMethodName             = "/aether.admin.v1.Admin/ReplayMail"
+	Admin_CreateKey_FullMethodName              = "/aether.admin.v1.Admin/CreateKey"
+	Admin_ListKeys_FullMethodName               = "/aether.admin.v1.Admin/ListKeys"
+	Admin_RevokeKey_FullMethodName              = "/aether.admin.v1.Admin/RevokeKey"
+	Admin_Revoke_FullMethodName                 = "/aether.admin.v1.Admin/Revoke"
+	Admin_CreateWorkspace_FullMethodName        = "/aether.admin.v1.Admin/CreateWorkspace"
+	Admin_ListWorkspaces_FullMethodName         = "/aether.admin.v1.Admin/ListWorkspaces"
+	Admin_DeleteWorkspace_FullMethodName        = "/aether.admin.v1.Admin/DeleteWorkspace"
+	Admin_ListMembers_FullMethodName            = "/aether.admin.v1.Admin/ListMembers"
+	Admin_RuleMember_FullMethodName             = "/aether.admin.v1.Admin/RuleMember"
+	Admin_AddRule_FullMethodName                = "/aether.admin.v1.Admin/AddRule"
+	Admin_ListRules_FullMethodName              = "/aether.admin.v1.Admin/ListRules"
+	Admin_RemoveRule_FullMethodName             = "/aether.admin.v1.Admin/RemoveRule"
+	Admin_ExplainSend_FullMethodName            = "/aether.admin.v1.Admin/ExplainSend"
+	Admin_RegisterImplementation_FullMethodName = "/aether.admin.v1.Admin/RegisterImplementation"
+	Admin_ListImplementations_FullMethodName    = "/aether.admin.v1.Admin/ListImplementations"
+	Admin_RemoveImplementation_FullMethodName   = "/aether.admin.v1.Admin/RemoveImplementation"
+	Admin_ListAudit_FullMethodName              = "/aether.admin.v1.Admin/ListAudit"
 )
 
 // AdminClient is the client API for Admin service.
@@ -113,6 +116,14 @@ type AdminClient interface {
 	RemoveRule(ctx context.Context, in *RemoveRuleRequest, opts ...grpc.CallOption) (*RemoveRuleResponse, error)
 	// ExplainSend says why a principal may, or may not, send to an address.
 	ExplainSend(ctx context.Context, in *ExplainSendRequest, opts ...grpc.CallOption) (*ExplainSendResponse, error)
+	// RegisterImplementation says how an implementation is started, in place of what was
+	// said of it for the same workspace.
+	RegisterImplementation(ctx context.Context, in *RegisterImplementationRequest, opts ...grpc.CallOption) (*RegisterImplementationResponse, error)
+	// ListImplementations lists the implementations that can be started.
+	ListImplementations(ctx context.Context, in *ListImplementationsRequest, opts ...grpc.CallOption) (*ListImplementationsResponse, error)
+	// RemoveImplementation has an implementation not be started any more. NOT_FOUND: there
+	// is no entry for that workspace.
+	RemoveImplementation(ctx context.Context, in *RemoveImplementationRequest, opts ...grpc.CallOption) (*RemoveImplementationResponse, error)
 	// ListAudit lists what was recorded, newest first.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
@@ -354,6 +365,36 @@ func (c *adminClient) ExplainSend(ctx context.Context, in *ExplainSendRequest, o
 	return out, nil
 }
 
+func (c *adminClient) RegisterImplementation(ctx context.Context, in *RegisterImplementationRequest, opts ...grpc.CallOption) (*RegisterImplementationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegisterImplementationResponse)
+	err := c.cc.Invoke(ctx, Admin_RegisterImplementation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListImplementations(ctx context.Context, in *ListImplementationsRequest, opts ...grpc.CallOption) (*ListImplementationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListImplementationsResponse)
+	err := c.cc.Invoke(ctx, Admin_ListImplementations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) RemoveImplementation(ctx context.Context, in *RemoveImplementationRequest, opts ...grpc.CallOption) (*RemoveImplementationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveImplementationResponse)
+	err := c.cc.Invoke(ctx, Admin_RemoveImplementation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAuditResponse)
@@ -426,6 +467,14 @@ type AdminServer interface {
 	RemoveRule(context.Context, *RemoveRuleRequest) (*RemoveRuleResponse, error)
 	// ExplainSend says why a principal may, or may not, send to an address.
 	ExplainSend(context.Context, *ExplainSendRequest) (*ExplainSendResponse, error)
+	// RegisterImplementation says how an implementation is started, in place of what was
+	// said of it for the same workspace.
+	RegisterImplementation(context.Context, *RegisterImplementationRequest) (*RegisterImplementationResponse, error)
+	// ListImplementations lists the implementations that can be started.
+	ListImplementations(context.Context, *ListImplementationsRequest) (*ListImplementationsResponse, error)
+	// RemoveImplementation has an implementation not be started any more. NOT_FOUND: there
+	// is no entry for that workspace.
+	RemoveImplementation(context.Context, *RemoveImplementationRequest) (*RemoveImplementationResponse, error)
 	// ListAudit lists what was recorded, newest first.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	mustEmbedUnimplementedAdminServer()
@@ -503,6 +552,15 @@ func (UnimplementedAdminServer) RemoveRule(context.Context, *RemoveRuleRequest) 
 }
 func (UnimplementedAdminServer) ExplainSend(context.Context, *ExplainSendRequest) (*ExplainSendResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainSend not implemented")
+}
+func (UnimplementedAdminServer) RegisterImplementation(context.Context, *RegisterImplementationRequest) (*RegisterImplementationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegisterImplementation not implemented")
+}
+func (UnimplementedAdminServer) ListImplementations(context.Context, *ListImplementationsRequest) (*ListImplementationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListImplementations not implemented")
+}
+func (UnimplementedAdminServer) RemoveImplementation(context.Context, *RemoveImplementationRequest) (*RemoveImplementationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveImplementation not implemented")
 }
 func (UnimplementedAdminServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
@@ -917,6 +975,60 @@ func _Admin_ExplainSend_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_RegisterImplementation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegisterImplementationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RegisterImplementation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RegisterImplementation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RegisterImplementation(ctx, req.(*RegisterImplementationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListImplementations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListImplementationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListImplementations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListImplementations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListImplementations(ctx, req.(*ListImplementationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_RemoveImplementation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveImplementationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RemoveImplementation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RemoveImplementation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RemoveImplementation(ctx, req.(*RemoveImplementationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAuditRequest)
 	if err := dec(in); err != nil {
@@ -1025,6 +1137,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExplainSend",
 			Handler:    _Admin_ExplainSend_Handler,
+		},
+		{
+			MethodName: "RegisterImplementation",
+			Handler:    _Admin_RegisterImplementation_Handler,
+		},
+		{
+			MethodName: "ListImplementations",
+			Handler:    _Admin_ListImplementations_Handler,
+		},
+		{
+			MethodName: "RemoveImplementation",
+			Handler:    _Admin_RemoveImplementation_Handler,
 		},
 		{
 			MethodName: "ListAudit",
