@@ -81,6 +81,27 @@ func TestKeysAreRotated(t *testing.T) {
 	}
 }
 
+// A key of a file that is taken away is withdrawn also beside published keys that
+// were never fetched: those said of every key that it may still be good.
+func TestKeyIsWithdrawnBesideKeysThatAreAway(t *testing.T) {
+	t.Parallel()
+	dir, keys, _ := openedKeys(t)
+	away := newPublisher(t)
+	v, _ := setup(t, func(o *Options) { o.Keys = Sources{keys, away.JWKS} })
+	used, err := v.Verify(context.Background(), mint(t, testKey(t, "a", testSecret), agentClaims()))
+	if err != nil || used.Withdrawn() {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "a.hs256")); err != nil {
+		t.Fatal(err)
+	}
+	keys.Look()
+	keys.Look()
+	if !used.Withdrawn() {
+		t.Error("the key is taken away, and what it has signed still counts")
+	}
+}
+
 // A key that another one replaces under its name is not accepted any more.
 func TestKeyIsReplaced(t *testing.T) {
 	t.Parallel()

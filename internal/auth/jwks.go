@@ -156,10 +156,11 @@ func (j *JWKS) current() *Keys {
 func (j *JWKS) OnChange(changed func()) { j.changed = changed }
 
 // Holds implements KeySource. Keys that cannot be fetched any more hold: they
-// have not been withdrawn.
+// have not been withdrawn. Before the first fetch Lookup has given none, so that
+// whatever is asked about is another source's.
 func (j *JWKS) Holds(k Key) bool {
 	set := j.set.Load()
-	return set == nil || set.keys.Holds(k)
+	return set != nil && set.keys.Holds(k)
 }
 
 // Err is why there are no keys at present, nil if there are.

@@ -144,8 +144,8 @@ type KeySource interface {
 	// keys cannot be had at present ErrKeysAway. It may wait for keys, within
 	// bounds of its own and of the context.
 	Lookup(ctx context.Context, kid string, named bool) ([]Key, error)
-	// Holds says whether a key that Lookup has given is still a good one. It
-	// never waits; while nobody can know, it is.
+	// Holds says whether a key that Lookup has given is still a good one; a key
+	// of another source is none. It never waits; while nobody can know, it is.
 	Holds(k Key) bool
 }
 
