@@ -41,7 +41,8 @@ const forever = math.MaxInt64
 // if the credential does not say when it was issued.
 func hold(c *auth.Credential, now time.Time) *holding {
 	h := &holding{credential: c, expires: forever, warning: forever}
-	if c.ExpiresAt.IsZero() {
+	// What lies past the end of nanoseconds, in 2262, would wrap to the past.
+	if c.ExpiresAt.IsZero() || c.ExpiresAt.After(time.Unix(0, forever)) {
 		return h
 	}
 	begin := now

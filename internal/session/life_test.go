@@ -27,9 +27,12 @@ func TestHold(t *testing.T) {
 			t.Errorf("%s: warned at %s", c.what, time.Unix(0, h.warning))
 		}
 	}
-	h := hold(&auth.Credential{}, now)
-	if h.warning != forever || h.expires != forever || h.expiresAtMs() != 0 {
-		t.Errorf("a credential without an expiry: %+v", h)
+	// One that expires in the year 9999 was taken for one that has expired.
+	for _, never := range []time.Time{{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		h := hold(&auth.Credential{Claims: auth.Claims{ExpiresAt: never}}, now)
+		if h.warning != forever || h.expires != forever || h.expiresAtMs() != 0 {
+			t.Errorf("a credential that expires at %s: warned at %d, over at %d", never, h.warning, h.expires)
+		}
 	}
 }
 
