@@ -192,6 +192,23 @@ func TestReauthenticateChangesWhatIsCovered(t *testing.T) {
 	}
 }
 
+// A user who has not said in which workspace to begin is in one all the same: a
+// new token has to cover that one. It was taken for another, and the session
+// stayed in a workspace that no credential covered any more.
+func TestReauthenticateOfAUserCoversItsWorkspace(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	user := gatewaytest.MustDial(t, g.Addr, g.UserToken("ann", "a"), gatewaytest.UserInit("ann", "1"))
+	if done, refusal := user.Reauthenticate(g.UserToken("ann", "b")); done != nil || refusal.GetCode() != "ERR_PERMISSION_DENIED" {
+		t.Errorf("a token for another workspace: %v, %v", done, refusal)
+	}
+	for _, workspaces := range [][]string{{"a"}, {"b", "a"}} {
+		if _, refusal := user.Reauthenticate(g.UserToken("ann", workspaces...)); refusal != nil {
+			t.Errorf("a token for %v: %v", workspaces, refusal)
+		}
+	}
+}
+
 // An engine's leases are on the workspaces of its token: it cannot change them
 // in place.
 func TestReauthenticateOfAnEngine(t *testing.T) {

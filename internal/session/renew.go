@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -129,7 +130,11 @@ func (s *Session) renew() {
 func (s *Session) renewWith(presented auth.Presented) error {
 	ctx, cancel := context.WithTimeout(s.st.Context(), renewalTimeout)
 	defer cancel()
-	principal, credential, err := s.m.authenticate(ctx, presented, s.claim)
+	claim := s.claim
+	if s.kind == acl.User {
+		claim.Workspace = "" // where the user is by now, adopt knows
+	}
+	principal, credential, err := s.m.authenticate(ctx, presented, claim)
 	if err != nil {
 		return err
 	}
@@ -142,10 +147,25 @@ func (s *Session) renewWith(presented auth.Presented) error {
 		// Its leases are on the event addresses of these workspaces.
 		return wireerr.New(wireerr.PermissionDenied, "the credential is for other workspaces; a workflow engine connects anew to change them")
 	}
+	s.handling.Lock()
+	err = s.stays(&principal)
+	s.handling.Unlock()
+	if err != nil {
+		return err
+	}
 	if err := s.m.learn(ctx, &principal, s.claim, credential.ExpiresAt); err != nil {
 		return wireerr.New(wireerr.Unavailable, "the membership could not be stored").After(time.Second)
 	}
 	return s.adopt(h, &principal)
+}
+
+// stays returns an error for a credential that does not cover the workspace in
+// which the session is. Frames are not handled meanwhile.
+func (s *Session) stays(p *acl.Principal) error {
+	if ws := s.principal.Workspace; ws != "" && !p.Workspaces.Covers(ws) {
+		return fmt.Errorf("%w: not in workspace %q", auth.ErrNotCovered, ws)
+	}
+	return nil
 }
 
 // adopt puts the session on a new credential: from the next frame on, what it
@@ -155,6 +175,9 @@ func (s *Session) adopt(h *holding, p *acl.Principal) error {
 	defer s.handling.Unlock()
 	if s.expired(s.m.o.Now()) {
 		return nil // too late; the stream ends with the reason
+	}
+	if err := s.stays(p); err != nil {
+		return err
 	}
 	s.principal.Workspaces = p.Workspaces
 	s.life.held.Store(h)
