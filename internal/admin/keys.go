@@ -34,6 +34,21 @@ func unix(t time.Time) int64 {
 	return t.Unix()
 }
 
+// lastSecond is that of the year 9999: what is later is a mistake, and does not
+// fit everywhere.
+const lastSecond = 253402300799
+
+// instant is unix the other way round, for a field of a request.
+func instant(field string, seconds int64) (time.Time, error) {
+	switch {
+	case seconds == 0:
+		return time.Time{}, nil
+	case seconds < 0 || seconds > lastSecond:
+		return time.Time{}, status.Errorf(codes.InvalidArgument, "%s must be in seconds since 1970, up to the year 9999; 0 is never", field)
+	}
+	return time.Unix(seconds, 0), nil
+}
+
 func keyMessage(k trust.Key) *adminv1.Key {
 	c := k.Claims
 	return &adminv1.Key{
@@ -63,8 +78,8 @@ func (s *Service) CreateKey(ctx context.Context, r *adminv1.CreateKeyRequest) (*
 		Kind: k.GetKind(), Workspaces: k.GetWorkspaces(), Impl: k.GetImplementation(), Spec: k.GetSpecifier(), User: k.GetUser(),
 		Subject: k.GetSubject(), Roles: k.GetRoles(),
 	}}
-	if k.GetExpiresAt() != 0 {
-		n.ExpiresAt = time.Unix(k.GetExpiresAt(), 0)
+	if n.ExpiresAt, err = instant("expires_at", k.GetExpiresAt()); err != nil {
+		return nil, err
 	}
 	text, made, err := c.CreateKey(ctx, n)
 	if err != nil {
@@ -165,8 +180,8 @@ func (s *Service) Revoke(ctx context.Context, r *adminv1.RevokeRequest) (*adminv
 		return nil, status.Error(codes.InvalidArgument, "that is a token; give its id or its fingerprint")
 	}
 	x := store.Revocation{What: what, ID: r.GetId(), Reason: r.GetReason(), By: operatorOf(ctx).Name}
-	if r.GetUntil() > 0 {
-		x.Until = time.Unix(r.GetUntil(), 0)
+	if x.Until, err = instant("until", r.GetUntil()); err != nil {
+		return nil, err
 	}
 	if err = c.Revoke(ctx, x); err != nil {
 		err = s.keyError("record the revocation", err)

@@ -48,7 +48,7 @@ func (s *Service) Tail(r *adminv1.TailRequest, st grpc.ServerStreamingServer[adm
 		waiting, cancel := context.WithTimeout(ctx, recheckEvery)
 		m, dropped, err := o.Next(waiting)
 		cancel()
-		switch revoked := s.o.Revoked(operatorOf(ctx).credential); {
+		switch revoked := s.counts(operatorOf(ctx).credential); {
 		case s.closing.Err() != nil:
 			return status.Error(codes.Unavailable, "the gateway is shutting down; ask another")
 		case revoked != nil:
@@ -68,6 +68,15 @@ func (s *Service) Tail(r *adminv1.TailRequest, st grpc.ServerStreamingServer[adm
 			return err
 		}
 	}
+}
+
+// counts returns an error if the credential of an operator at work counts no
+// more.
+func (s *Service) counts(c *auth.Credential) error {
+	if c.Withdrawn() {
+		return auth.ErrRevoked
+	}
+	return s.o.Revoked(c)
 }
 
 // storedMessage is an envelope for operators.

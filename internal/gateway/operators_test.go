@@ -2,8 +2,10 @@ package gateway_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,6 +140,8 @@ func TestRevokeTokens(t *testing.T) {
 	}
 	for _, r := range []*adminv1.RevokeRequest{
 		{}, {What: "everything", Id: "x"}, {What: "token"}, {What: "token", Id: token}, {What: "user", Id: strings.Repeat("x", 2000)},
+		// Such a time wrapped, and the revocation was forgotten within the hour.
+		{What: "token", Id: "the-id", Until: math.MaxInt64}, {What: "token", Id: "the-id", Until: -1},
 	} {
 		if _, err := op.Revoke(ctx, r); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%.40v: %v", r, err)
@@ -165,6 +169,8 @@ func TestRevokeTokens(t *testing.T) {
 		{Name: "x", Kind: "god", Workspaces: []string{"*"}},
 		{Name: "x", Kind: "user", User: "u", Workspaces: []string{"w"}},
 		{Name: "x", Kind: "operator", Workspaces: []string{"*"}, ExpiresAt: 1},
+		{Name: "x", Kind: "operator", Workspaces: []string{"*"}, ExpiresAt: -1},
+		{Name: "x", Kind: "operator", Workspaces: []string{"*"}, ExpiresAt: math.MaxInt64},
 	} {
 		if _, err := op.CreateKey(ctx, &adminv1.CreateKeyRequest{Key: k}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", k, err)
@@ -172,5 +178,32 @@ func TestRevokeTokens(t *testing.T) {
 	}
 	if _, err := op.RevokeKey(ctx, &adminv1.RevokeKeyRequest{Key: "none"}); status.Code(err) != codes.NotFound {
 		t.Errorf("no such key: %v", err)
+	}
+}
+
+// fickleKeys are keys that are all withdrawn at once.
+type fickleKeys struct {
+	auth.KeySource
+	gone atomic.Bool
+}
+
+func (f *fickleKeys) Holds(k auth.Key) bool { return !f.gone.Load() && f.KeySource.Holds(k) }
+
+// An operator's stream ends when the key that has signed the token is withdrawn,
+// as sessions do.
+func TestTailEndsWithTheKey(t *testing.T) {
+	t.Parallel()
+	keys := &fickleKeys{}
+	g := gatewaytest.Start(t, verifying(t, func(o *auth.Options) { keys.KeySource, o.Keys = o.Keys, keys }))
+	st, err := gatewaytest.Operator(t, g.Addr, g.OperatorToken("ops")).Tail(within(t, patience), &adminv1.TailRequest{Address: "ga::w"})
+	if err == nil {
+		_, err = st.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys.gone.Store(true)
+	if _, err := st.Recv(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream ended with %v", err)
 	}
 }
