@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/acl"
+	"github.com/aether-gateway/gateway/internal/mirror"
 	"github.com/aether-gateway/gateway/internal/store"
 )
 
@@ -23,7 +24,7 @@ type Members struct {
 	lost func(user, workspace string)
 
 	mu     sync.RWMutex
-	users  map[string]map[string]store.Membership // by user and workspace
+	users  memberships
 	cursor store.Cursor
 }
 
@@ -31,7 +32,7 @@ var _ acl.Members = (*Members)(nil)
 
 func newMembers(now func() time.Time, s store.Members, spaces *Spaces) *Members {
 	return &Members{
-		now: now, store: s, spaces: spaces, lost: func(string, string) {}, users: map[string]map[string]store.Membership{},
+		now: now, store: s, spaces: spaces, lost: func(string, string) {}, users: memberships{},
 	}
 }
 
@@ -52,24 +53,24 @@ func (m *Members) Learn(ctx context.Context, user string, workspaces []string, u
 		known := m.users[user][ws]
 		if known.Until.Before(until) {
 			known.User, known.Workspace, known.Until = user, ws, until
-			m.set(known)
+			m.users.set(known)
 		}
 	}
 	return nil
 }
 
-// set replaces what is known of one membership. The lock is held.
-func (m *Members) set(known store.Membership) {
-	in := m.users[known.User]
+// memberships are what is known, by user and workspace.
+type memberships map[string]map[string]store.Membership
+
+// set replaces what is known of one.
+func (all memberships) set(known store.Membership) {
+	in := all[known.User]
 	if in == nil {
 		in = map[string]store.Membership{}
-		m.users[known.User] = in
+		all[known.User] = in
 	}
 	in[known.Workspace] = known
 }
-
-// changesAtOnce is how many changes are asked for in one statement.
-const changesAtOnce = 1000
 
 // refresh takes over what has changed in the store.
 func (m *Members) refresh(ctx context.Context) error {
@@ -80,32 +81,44 @@ func (m *Members) refresh(ctx context.Context) error {
 		m.mu.RLock()
 		cursor := m.cursor
 		m.mu.RUnlock()
-		changes, next, err := m.store.MembershipChanges(ctx, cursor, changesAtOnce)
+		changes, next, err := m.store.MembershipChanges(ctx, cursor, mirror.PageSize)
 		if errors.Is(err, store.ErrCursor) && cursor != 0 {
-			m.mu.Lock()
-			m.users, m.cursor = map[string]map[string]store.Membership{}, 0
-			m.mu.Unlock()
-			continue
+			return m.startAnew(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		var out []store.Membership
-		m.mu.Lock()
-		for _, c := range changes {
-			if c.Ruling == store.RuledOut && m.users[c.User][c.Workspace].Ruling != store.RuledOut {
-				out = append(out, c)
-			}
-			m.set(c)
-		}
-		m.cursor = next
-		m.mu.Unlock()
-		for _, c := range out {
-			m.lost(c.User, c.Workspace)
-		}
-		if len(changes) < changesAtOnce {
+		m.takeOver(m.users, changes, next)
+		if len(changes) < mirror.PageSize {
 			return nil
 		}
+	}
+}
+
+// startAnew is for another database, or an older state of it. Who was put out
+// stays so until the new copy is complete.
+func (m *Members) startAnew(ctx context.Context) error {
+	all, next, err := mirror.Pages(ctx, 0, m.store.MembershipChanges)
+	if err == nil {
+		m.takeOver(memberships{}, all, next)
+	}
+	return err
+}
+
+// takeOver makes known, with what has changed in it, what is known.
+func (m *Members) takeOver(known memberships, changes []store.Membership, next store.Cursor) {
+	var out []store.Membership
+	m.mu.Lock()
+	for _, c := range changes {
+		if c.Ruling == store.RuledOut && m.users[c.User][c.Workspace].Ruling != store.RuledOut {
+			out = append(out, c)
+		}
+		known.set(c)
+	}
+	m.users, m.cursor = known, next
+	m.mu.Unlock()
+	for _, c := range out {
+		m.lost(c.User, c.Workspace)
 	}
 }
 

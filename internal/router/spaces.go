@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/mirror"
 	"github.com/aether-gateway/gateway/internal/store"
 )
 
@@ -102,13 +103,9 @@ func (s *Spaces) refresh(ctx context.Context) error {
 		s.mu.RLock()
 		cursor := s.cursor
 		s.mu.RUnlock()
-		changes, next, err := s.store.WorkspaceChanges(ctx, cursor, changesAtOnce)
+		changes, next, err := s.store.WorkspaceChanges(ctx, cursor, mirror.PageSize)
 		if errors.Is(err, store.ErrCursor) && cursor != 0 {
-			// Another database. Nothing that it does not have exists.
-			s.mu.Lock()
-			s.known, s.cursor = map[string]space{}, 0
-			s.mu.Unlock()
-			continue
+			return s.startAnew(ctx)
 		}
 		if err != nil {
 			return err
@@ -119,10 +116,53 @@ func (s *Spaces) refresh(ctx context.Context) error {
 		s.mu.Lock()
 		s.cursor = next
 		s.mu.Unlock()
-		if len(changes) < changesAtOnce {
+		if len(changes) < mirror.PageSize {
 			return nil
 		}
 	}
+}
+
+// startAnew is for another database, or an older state of it: nothing that it
+// does not have exists. What was known stays so until the new copy is complete.
+func (s *Spaces) startAnew(ctx context.Context) error {
+	all, next, err := mirror.Pages(ctx, 0, s.store.WorkspaceChanges)
+	if err != nil {
+		return err
+	}
+	fresh := make(map[string]space, len(all))
+	for _, w := range all {
+		fresh[w.Name] = space{era: w.Era, exists: w.Exists()}
+	}
+	s.learning.Lock()
+	defer s.learning.Unlock()
+	var gone []string
+	s.mu.RLock()
+	old := s.known // others only read it while it is not learnt
+	s.mu.RUnlock()
+	for name, was := range old {
+		is, known := fresh[name]
+		if !known {
+			is.exists = s.auto
+		}
+		if was.exists && is != was {
+			gone = append(gone, name)
+		}
+		if is.exists && is != was {
+			s.revived(name)
+		}
+	}
+	for name, is := range fresh {
+		if _, known := old[name]; !known && is.exists {
+			s.revived(name)
+		}
+	}
+	s.mu.Lock()
+	s.known, s.cursor = fresh, next
+	s.mu.Unlock()
+	for _, name := range gone {
+		s.lost(name)
+	}
+	return nil
 }
 
 // learn takes over one workspace. One that was deleted is known to be so before

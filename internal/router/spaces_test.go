@@ -106,13 +106,105 @@ func TestSpacesLearnInOrder(t *testing.T) {
 	}
 }
 
+// listedSpaces and listedMembers are stores that only tell of changes.
+type (
+	spaceStore  = store.Workspaces
+	memberStore = store.Members
+
+	listedSpaces struct {
+		spaceStore
+		list  []store.Workspace
+		asked func()
+	}
+	listedMembers struct {
+		memberStore
+		list  []store.Membership
+		asked func()
+	}
+)
+
+func (l *listedSpaces) WorkspaceChanges(_ context.Context, cursor store.Cursor, limit int) ([]store.Workspace, store.Cursor, error) {
+	l.asked()
+	return after(l.list, cursor, limit)
+}
+
+func (l *listedMembers) MembershipChanges(_ context.Context, cursor store.Cursor, limit int) ([]store.Membership, store.Cursor, error) {
+	l.asked()
+	return after(l.list, cursor, limit)
+}
+
+func after[T any](all []T, cursor store.Cursor, limit int) ([]T, store.Cursor, error) {
+	if int(cursor) > len(all) {
+		return nil, cursor, store.ErrCursor
+	}
+	page := all[cursor:min(int(cursor)+limit, len(all))]
+	return page, cursor + store.Cursor(len(page)), nil
+}
+
+// Another database, or an older state of it, is taken over as a whole. While it was
+// read, no workspace existed, so that all sessions ended, and nobody was put out.
+func TestAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	ctx, at := context.Background(), time.UnixMilli(1)
+	for _, auto := range []bool{false, true} {
+		none := func() {}
+		spaces := &listedSpaces{asked: none, list: []store.Workspace{
+			{Name: "kept", Era: 1, CreatedAt: at}, {Name: "gone", CreatedAt: at}, {Name: "older", Era: 2, CreatedAt: at},
+			{Name: "deleted", CreatedAt: at, DeletedAt: at},
+		}}
+		members := &listedMembers{asked: none, list: []store.Membership{
+			{User: "out", Workspace: "kept", Ruling: store.RuledOut}, {User: "in", Workspace: "kept", Ruling: store.RuledIn},
+			{User: "later", Workspace: "kept", Ruling: store.RuledIn},
+		}}
+		s := newSpaces(spaces, auto)
+		m := newMembers(time.Now, members, s)
+		refresh := func() {
+			t.Helper()
+			if err := errors.Join(s.refresh(ctx), m.refresh(ctx)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refresh()
+		events := spaceEvents(s)
+		m.lost = func(user, name string) { *events = append(*events, fmt.Sprint("out ", user, " ", name)) }
+		spaces.list = []store.Workspace{{Name: "kept", Era: 1, CreatedAt: at}, {Name: "older", Era: 1, CreatedAt: at}}
+		members.list = []store.Membership{{User: "out", Workspace: "kept", Ruling: store.RuledOut}, {User: "later", Workspace: "kept", Ruling: store.RuledOut}}
+		spaces.asked = func() {
+			if era, exists := s.Check("kept"); era != 1 || !exists {
+				t.Errorf("meanwhile: era %d, exists %v", era, exists)
+			}
+			if !m.Barred("out", "kept") {
+				t.Error("who was put out is let in meanwhile")
+			}
+		}
+		members.asked = spaces.asked
+		refresh()
+		slices.Sort(*events)
+		want := []string{"lost gone false", "lost older true", "out later kept", "revived older 2 true"}
+		if auto { // names that nobody has used exist, and this one was never anything else
+			want = []string{"lost older true", "out later kept", "revived deleted 0 false", "revived older 2 true"}
+		}
+		if !slices.Equal(*events, want) {
+			t.Errorf("%q, want %q", *events, want)
+		}
+		for name, want := range map[string]space{"kept": {1, true}, "gone": {0, auto}, "older": {1, true}, "deleted": {0, auto}} {
+			if era, exists := s.Check(name); era != want.era || exists != want.exists {
+				t.Errorf("%s: era %d, exists %v", name, era, exists)
+			}
+		}
+		if !m.Barred("out", "kept") || m.InWorkspace("in", "kept") || m.InWorkspace("later", "kept") {
+			t.Error("members are not those of the new database")
+		}
+	}
+}
+
 // Asking costs nothing that adds up: nothing is allocated.
 func TestSpacesAllocateNothing(t *testing.T) {
 	kept := openStore(t)
 	s := newSpaces(kept, false)
 	s.learn(store.Workspace{Name: "workspace", CreatedAt: time.UnixMilli(1)})
 	m := newMembers(time.Now, kept, s)
-	m.set(store.Membership{User: "u", Workspace: "workspace", Ruling: store.RuledIn})
+	m.users.set(store.Membership{User: "u", Workspace: "workspace", Ruling: store.RuledIn})
 	name, set := []byte("workspace"), acl.Workspaces("workspace")
 	allocs := testing.AllocsPerRun(100, func() {
 		if _, exists := s.Check("workspace"); !exists || s.over(name, 0) || m.out("u", name) || !m.InWorkspace("u", "workspace") || !m.InAny("u", set) {

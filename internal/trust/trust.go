@@ -105,9 +105,6 @@ func (c *Credentials) Close() {
 	c.recordUses(ctx)
 }
 
-// pageSize is how many changes are asked for at once.
-const pageSize = 1000
-
 // refresh takes over what has changed in the store.
 func (c *Credentials) refresh(ctx context.Context) error {
 	c.refreshing.Lock()
@@ -139,10 +136,10 @@ func (c *Credentials) takeOver(ctx context.Context) (changed bool, err error) {
 	c.mu.RUnlock()
 	var keys []store.APIKey
 	var revocations []store.Revocation
-	if keys, at.keys, err = pages(ctx, at.keys, c.o.Store.APIKeyChanges); err != nil {
+	if keys, at.keys, err = mirror.Pages(ctx, at.keys, c.o.Store.APIKeyChanges); err != nil {
 		return false, err
 	}
-	if revocations, at.revocations, err = pages(ctx, at.revocations, c.o.Store.RevocationChanges); err != nil {
+	if revocations, at.revocations, err = mirror.Pages(ctx, at.revocations, c.o.Store.RevocationChanges); err != nil {
 		return false, err
 	}
 	c.mu.Lock()
@@ -157,10 +154,10 @@ func (c *Credentials) startAnew(ctx context.Context) (changed bool, err error) {
 	var at cursors
 	var keys []store.APIKey
 	var revocations []store.Revocation
-	if keys, at.keys, err = pages(ctx, 0, c.o.Store.APIKeyChanges); err != nil {
+	if keys, at.keys, err = mirror.Pages(ctx, 0, c.o.Store.APIKeyChanges); err != nil {
 		return false, err
 	}
-	if revocations, at.revocations, err = pages(ctx, 0, c.o.Store.RevocationChanges); err != nil {
+	if revocations, at.revocations, err = mirror.Pages(ctx, 0, c.o.Store.RevocationChanges); err != nil {
 		return false, err
 	}
 	c.mu.Lock()
@@ -185,20 +182,6 @@ func (c *Credentials) adopt(keys []store.APIKey, revocations []store.Revocation)
 	}
 	for _, r := range revocations {
 		c.revoked[mark{r.What, r.ID}] = r
-	}
-}
-
-// pages reads all changes after a cursor.
-func pages[T any](ctx context.Context, after store.Cursor, read func(context.Context, store.Cursor, int) ([]T, store.Cursor, error)) (all []T, next store.Cursor, err error) {
-	for next = after; ; {
-		var page []T
-		if page, next, err = read(ctx, next, pageSize); err != nil {
-			return nil, after, err
-		}
-		all = append(all, page...)
-		if len(page) < pageSize {
-			return all, next, nil
-		}
 	}
 }
 
