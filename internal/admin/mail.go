@@ -191,6 +191,8 @@ func (s *Service) mailAway(what string, err error) error {
 	switch {
 	case errors.Is(err, router.ErrNoMail):
 		return status.Error(codes.InvalidArgument, "the address keeps no mail")
+	case errors.Is(err, router.ErrBeyond):
+		return status.Error(codes.InvalidArgument, "the log does not reach as far as this position; nothing was changed")
 	case errors.Is(err, store.ErrFenced):
 		return status.Error(codes.Aborted, "a session has begun meanwhile; nothing was changed")
 	}

@@ -192,6 +192,18 @@ func TestMailRefusals(t *testing.T) {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
+	// What had not been sent yet counted as done.
+	sendAll(m.user, 1, 3)
+	beyond := m.peek(1, 3)[2].GetPosition() + 1_000_000
+	_, err := m.op.SkipMail(ctx, &adminv1.SkipMailRequest{Address: echo, Extent: &adminv1.SkipMailRequest_ToPosition{ToPosition: beyond}})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("skipped behind the end: %v", err)
+	}
+	_, err = m.op.ReplayMail(ctx, &adminv1.ReplayMailRequest{Address: echo, Start: &adminv1.ReplayMailRequest_FromPosition{FromPosition: beyond}})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("replayed from behind the end: %v", err)
+	}
+	m.peek(1, 3)
 	if _, err := m.op.ReplayMail(ctx, &adminv1.ReplayMailRequest{Address: echo}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("replay from nowhere: %v", err)
 	}

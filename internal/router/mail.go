@@ -16,6 +16,10 @@ import (
 // ErrNoMail says that an address keeps no mail: nobody alone reads it.
 var ErrNoMail = errors.New("router: the address has no mailbox")
 
+// ErrBeyond says that the log does not reach as far as a position: what is to
+// come there must not count as done.
+var ErrBeyond = errors.New("router: the position lies behind the end of the log")
+
 // Mail is what is known of an address's mail, as the store has it: a session
 // that is connected may be a second further.
 type Mail struct {
@@ -141,7 +145,12 @@ func (r *Router) Peek(ctx context.Context, a address.Address, behind int64, limi
 // PassOver moves the committed position of an address up to a position, that one
 // included, under a lease on the address: what lies there will not be
 // delivered. Without a position everything that the log has now is passed over.
+// [ErrBeyond] refuses one that the log does not reach.
 func (r *Router) PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) error {
+	end := r.endFor(a)
+	if to != nil && *to >= end {
+		return ErrBeyond
+	}
 	key, err := r.holdMail(ctx, a, lease)
 	if err != nil {
 		return err
@@ -152,21 +161,29 @@ func (r *Router) PassOver(ctx context.Context, a address.Address, lease presence
 		c.Position = *to
 		return r.positions.Commit(ctx, []store.Commit{c})
 	}
-	p := r.parts[r.placement.Of(key)]
-	p.mu.Lock()
-	end := p.tailAt
-	p.mu.Unlock()
-	if end < 0 {
+	if end = r.endFor(a); end == 0 {
 		return nil // the log is empty
 	}
-	c.Position = uint64(end)
+	c.Position = end - 1
 	return r.positions.CommitClean(ctx, []store.Commit{c})
+}
+
+// endFor returns the position behind all that the log of an address is known to
+// have.
+func (r *Router) endFor(a address.Address) uint64 {
+	p := r.parts[r.placement.Of(a.String())]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return uint64(p.tailAt + 1)
 }
 
 // Replay moves the committed position of an address down so that the next
 // session gets what lies from a position on again, under a lease on the
-// address.
+// address. [ErrBeyond] refuses one that the log does not reach.
 func (r *Router) Replay(ctx context.Context, a address.Address, lease presence.Lease, from uint64) error {
+	if from > r.endFor(a) {
+		return ErrBeyond
+	}
 	key, err := r.holdMail(ctx, a, lease)
 	if err != nil {
 		return err
