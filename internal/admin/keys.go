@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,27 +116,53 @@ func (s *Service) ListKeys(ctx context.Context, r *adminv1.ListKeysRequest) (*ad
 	if err != nil {
 		return nil, err
 	}
-	// The token is how many were listed: keys are added at the end, and those
-	// that are removed have been worthless for long.
-	from := 0
-	if token := r.GetPageToken(); token != "" {
-		if from, err = strconv.Atoi(token); err != nil || from < 0 {
-			return nil, status.Error(codes.InvalidArgument, "the page_token is not one of this service")
-		}
+	after, err := parseKeyToken(r.GetPageToken())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, "the page_token is not one of this service")
 	}
 	all, err := c.ListKeys(ctx)
 	if err != nil {
 		return nil, s.keyError("list the keys", err)
 	}
-	page := &adminv1.ListKeysResponse{}
-	for i := from; i < len(all); i++ {
-		if len(page.Keys) == pageSize(r.GetPageSize()) {
-			page.NextPageToken = strconv.Itoa(i)
+	page, n := &adminv1.ListKeysResponse{}, pageSize(r.GetPageSize())
+	for i := range all {
+		place := placeOf(&all[i])
+		if place.compare(after) <= 0 {
+			continue
+		}
+		if len(page.Keys) == n {
+			page.NextPageToken = placeOf(&all[i-1]).token()
 			break
 		}
 		page.Keys = append(page.Keys, keyMessage(all[i]))
 	}
 	return page, nil
+}
+
+// keyPlace is where a key stands in the list: keys that go away from before it
+// must not make a page leave others out.
+type keyPlace struct {
+	createdMS int64
+	id        string
+}
+
+func placeOf(k *trust.Key) keyPlace { return keyPlace{k.CreatedAt.UnixMilli(), k.ID} }
+
+func (p keyPlace) compare(q keyPlace) int {
+	return cmp.Or(cmp.Compare(p.createdMS, q.createdMS), strings.Compare(p.id, q.id))
+}
+
+func (p keyPlace) token() string { return strconv.FormatInt(p.createdMS, 10) + "." + p.id }
+
+// parseKeyToken reads what token gave; empty is before all keys.
+func parseKeyToken(token string) (p keyPlace, err error) {
+	if token == "" {
+		return keyPlace{createdMS: math.MinInt64}, nil
+	}
+	at, id, _ := strings.Cut(token, ".")
+	p.id = id
+	p.createdMS, err = strconv.ParseInt(at, 10, 64)
+	return p, err
 }
 
 // RevokeKey implements the service.
