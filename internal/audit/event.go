@@ -71,6 +71,7 @@ func clean(s string) string {
 				break
 			}
 		}
+		s = strings.Clone(s) // the whole of it would be kept as long as the record
 	}
 	s = strings.ToValidUTF8(s, "�")
 	return strings.ReplaceAll(s, "\x00", "�")

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"go.uber.org/goleak"
 
@@ -246,4 +247,14 @@ func FuzzClean(f *testing.F) {
 			t.Errorf("%q became %q", s, got)
 		}
 	})
+}
+
+// A text that is cut does not keep the rest of it: one frame has 4 MiB, and
+// thousands of records may wait for a store that is away.
+func TestCutTextsKeepNothingElse(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	if cut := clean(long); len(cut) != maxText || unsafe.StringData(cut) == unsafe.StringData(long) {
+		t.Error("the record holds all of the text")
+	}
 }
