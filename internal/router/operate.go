@@ -100,7 +100,11 @@ func (r *Router) RuleMember(ctx context.Context, workspace, user string, ruling 
 	if _, exists := r.spaces.Check(workspace); !exists {
 		return fmt.Errorf("%w: %q", ErrNoWorkspace, workspace)
 	}
-	return r.members.store.RuleMembership(ctx, user, workspace, ruling)
+	err := r.members.store.RuleMembership(ctx, user, workspace, ruling)
+	if errors.Is(err, store.ErrNotFound) { // deleted a moment ago
+		return fmt.Errorf("%w: %q", ErrNoWorkspace, workspace)
+	}
+	return err
 }
 
 // MembersIn lists up to limit memberships of a workspace behind a user, by

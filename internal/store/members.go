@@ -71,7 +71,8 @@ type Members interface {
 	// later.
 	LearnMembership(ctx context.Context, user string, workspaces []string, until time.Time) error
 	// RuleMembership records what an operator decided; the last one counts.
-	// [Unruled] takes an earlier ruling back.
+	// [Unruled] takes an earlier ruling back. [ErrNotFound] refuses it in a
+	// workspace that was deleted.
 	RuleMembership(ctx context.Context, user, workspace string, r Ruling) error
 	// MembershipsOf returns all that is known of a user, by workspace: also
 	// what has expired, and where the user is ruled out.

@@ -21,6 +21,7 @@ var workspaceTests = []test{
 	{"WorkspaceTexts", workspaceTexts},
 	{"WorkspaceRefusals", workspaceRefusals},
 	{"WorkspaceTakesItsMembers", workspaceTakesItsMembers},
+	{"WorkspaceTakesNoRulings", workspaceTakesNoRulings},
 	{"WorkspaceTakesItsRules", workspaceTakesItsRules},
 	{"WorkspaceIsPurged", workspaceIsPurged},
 	{"WorkspaceExpires", workspaceExpires},
@@ -221,6 +222,22 @@ func workspaceTakesItsMembers(t *testing.T, b *bench) {
 			t.Errorf("%+v is left", m)
 		}
 	}
+}
+
+// Nobody is ruled in, or out, in a workspace that was deleted: the ruling would be
+// there when its name is used again.
+func workspaceTakesNoRulings(t *testing.T, b *bench) {
+	b.create("w", 0)
+	b.delete("w", true)
+	for _, r := range []store.Ruling{store.RuledIn, store.RuledOut, store.Unruled} {
+		if err := b.s.RuleMembership(context.Background(), "u", "w", r); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("ruled %v: %v", r, err)
+		}
+	}
+	b.wantMemberships("u")
+	b.rest()
+	b.create("w", 1)
+	b.rule("u", "w", store.RuledIn)
 }
 
 // The rules that name a deleted workspace go with it, and no others.

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ const (
 	selectMembers   = `select user_id, workspace, until, ruling, change from members `
 	selectMembersOf = selectMembers + `where user_id = $1 order by workspace`
 	selectRuled     = selectMembers + `where ruling = $1 order by workspace, user_id`
+	selectDeleted   = `select 1 from workspaces where name = $1 and deleted_at is not null`
 	selectChanges   = selectMembers + `where change > $1 order by change limit $2`
 
 	insertMember = `insert into members (user_id, workspace, until, ruling, change, changed_at) `
@@ -103,6 +105,12 @@ func (t *Tables) RuleMembership(ctx context.Context, user, workspace string, r s
 		number, err := take(w, membersCounter, 1)
 		if err != nil {
 			return err
+		}
+		// Whoever deletes the workspace has taken a number before, or will find
+		// this ruling: it must not be there when the name is used again.
+		var found int64
+		if gone, err := one(w, selectDeleted, []any{workspace}, &found); err != nil || gone {
+			return cmp.Or(err, store.ErrNotFound)
 		}
 		changed, err := w.Exec(ruleMember, user, workspace, int64(r), number, now)
 		return tell(w, changed, err, store.SubjectMembers)
