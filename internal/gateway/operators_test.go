@@ -139,9 +139,14 @@ func TestRevokeTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []*adminv1.RevokeRequest{
-		{}, {What: "everything", Id: "x"}, {What: "token"}, {What: "token", Id: token}, {What: "user", Id: strings.Repeat("x", 2000)},
+		{},
+		{What: "everything", Id: "x"},
+		{What: "token"},
+		{What: "token", Id: token},
+		{What: "user", Id: strings.Repeat("x", 2000)},
 		// Such a time wrapped, and the revocation was forgotten within the hour.
-		{What: "token", Id: "the-id", Until: math.MaxInt64}, {What: "token", Id: "the-id", Until: -1},
+		{What: "token", Id: "the-id", Until: math.MaxInt64},
+		{What: "token", Id: "the-id", Until: -1},
 	} {
 		if _, err := op.Revoke(ctx, r); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%.40v: %v", r, err)

@@ -149,11 +149,14 @@ func TestAnotherDatabase(t *testing.T) {
 	for _, auto := range []bool{false, true} {
 		none := func() {}
 		spaces := &listedSpaces{asked: none, list: []store.Workspace{
-			{Name: "kept", Era: 1, CreatedAt: at}, {Name: "gone", CreatedAt: at}, {Name: "older", Era: 2, CreatedAt: at},
+			{Name: "kept", Era: 1, CreatedAt: at},
+			{Name: "gone", CreatedAt: at},
+			{Name: "older", Era: 2, CreatedAt: at},
 			{Name: "deleted", CreatedAt: at, DeletedAt: at},
 		}}
 		members := &listedMembers{asked: none, list: []store.Membership{
-			{User: "out", Workspace: "kept", Ruling: store.RuledOut}, {User: "in", Workspace: "kept", Ruling: store.RuledIn},
+			{User: "out", Workspace: "kept", Ruling: store.RuledOut},
+			{User: "in", Workspace: "kept", Ruling: store.RuledIn},
 			{User: "later", Workspace: "kept", Ruling: store.RuledIn},
 		}}
 		s := newSpaces(spaces, auto)
