@@ -206,7 +206,7 @@ start_rabbitmq() (
 	if [ "$most" = unlimited ] || [ "$most" -gt 65536 ]; then
 		ulimit -n 65536
 	fi
-	set -- env -i PATH="$PATH" LANG=C.UTF-8 HOME="$home" ERL_EPMD_PORT="$names" ERL_EPMD_ADDRESS=127.0.0.1 \
+	set -- env -i PATH="$PATH" LANG=C.UTF-8 HOME="$home" ERL_CRASH_DUMP="$home/log/erl_crash.dump" ERL_EPMD_PORT="$names" ERL_EPMD_ADDRESS=127.0.0.1 \
 		RABBITMQ_NODENAME="stack$first@localhost" \
 		RABBITMQ_DIST_PORT="$distribution" RABBITMQ_MNESIA_BASE="$home/mnesia" RABBITMQ_LOG_BASE="$home/log" \
 		RABBITMQ_PID_FILE="$home/pid" RABBITMQ_CONF_ENV_FILE="$home/rabbitmq-env.conf" RABBITMQ_CONFIG_FILE="$home/rabbitmq" \
@@ -218,10 +218,12 @@ start_rabbitmq() (
 	begin rabbitmq "$@" "$server"
 )
 
-stream_listens() {
-	# The kernel's table: asking RabbitMQ's own tools takes seconds.
-	grep -qi " 0100007F:$(printf '%04X' "$stream") 00000000:0000 0A " /proc/net/tcp
+# listens PORT asks the kernel's table: RabbitMQ's own tools take seconds.
+listens() {
+	grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf '%04X' "$1") [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
+
+stream_listens() { listens "$stream"; }
 
 ready_rabbitmq() { await rabbitmq 120 stream_listens; }
 
@@ -295,7 +297,32 @@ balanced() { "$(gateway)" health --http-addr "127.0.0.1:$http"; }
 
 ready_balancer() { await balancer 120 balanced; }
 
+# check_ports PART says in time which port something else has.
+check_ports() {
+	[ -z "$(pid_of "$1")" ] || return 0
+	case $1 in
+	postgres) set -- "$1" "$postgres" ;;
+	redis) set -- "$1" "$redis" ;;
+	rabbitmq)
+		set -- "$1" "$stream" "$distribution"
+		[ -n "$(pid_of epmd)" ] || set -- "$@" "$names"
+		;;
+	gateway-1) set -- "$1" "$grpc_1" "$http_1" "$ops_1" ;;
+	gateway-2) set -- "$1" "$grpc_2" "$http_2" "$ops_2" ;;
+	balancer) set -- "$1" "$grpc" "$http" ;;
+	*) return 0 ;;
+	esac
+	part=$1
+	shift
+	for port in "$@"; do
+		! listens "$port" || fail "port $port of $part is taken by another process: end that one, or choose another STACK_PORT, the first of 13 ports"
+	done
+}
+
 up() {
+	for part in $parts; do
+		check_ports "$part"
+	done
 	umask 022 # the database's user has to get through
 	mkdir -p "$dir" "$dir/pids" "$dir/log"
 	scripts/secrets.sh "$dir/secrets"

@@ -297,6 +297,21 @@ func TestLocalStackRefuses(t *testing.T) {
 			t.Errorf("%q has made %s", args, dir)
 		}
 	}
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	cmd := exec.Command("./local-stack.sh", "up", "redis")
+	dir := filepath.Join(t.TempDir(), "stack")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "STACK_DIR=" + dir, fmt.Sprintf("STACK_PORT=%d", port-9), "STACK_GATEWAY=true"}
+	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, fmt.Appendf(nil, "port %d of redis is taken", port)) {
+		t.Errorf("a taken port: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Errorf("a taken port: it has made %s", dir)
+	}
 	for _, port := range []string{"x", "0", "65530", "-1"} {
 		cmd := exec.Command("./local-stack.sh", "up")
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "STACK_DIR=" + filepath.Join(t.TempDir(), "stack"), "STACK_PORT=" + port}

@@ -25,7 +25,7 @@ var (
 // MaxPayload bounds questions and answers, in bytes.
 const MaxPayload = presence.MaxNotice - 256
 
-// DefaultTimeout is how long a question waits whose context has no end.
+// DefaultTimeout is how long a question waits at most.
 const DefaultTimeout = 1500 * time.Millisecond
 
 const (
@@ -117,7 +117,8 @@ type Answer struct {
 }
 
 // AskAll asks every live gateway, this one included, and returns when all have
-// answered or ctx, or [DefaultTimeout], is over. certain is false if it is not
+// answered, or after [DefaultTimeout], or before ctx is over: early enough that
+// what the others answered can still be told. certain is false if it is not
 // known now which gateways live.
 func (p *Peers) AskAll(ctx context.Context, kind string, question []byte) (answers []Answer, certain bool) {
 	list, certain := p.net.Instances()
@@ -127,7 +128,7 @@ func (p *Peers) AskAll(ctx context.Context, kind string, question []byte) (answe
 	var asking sync.WaitGroup
 	for i, peer := range list {
 		asking.Go(func() {
-			payload, err := p.Ask(ctx, peer.ID, kind, question)
+			payload, err := p.ask(ctx, peer.ID, kind, question)
 			answers[i] = Answer{From: peer, Payload: payload, Err: err}
 		})
 	}
@@ -135,24 +136,31 @@ func (p *Peers) AskAll(ctx context.Context, kind string, question []byte) (answe
 	return answers, certain
 }
 
+// bounded is the time for a question. Of what ctx has left a quarter stays for
+// whoever asked.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+	wait := DefaultTimeout
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)*3/4)
 	}
-	return context.WithTimeout(ctx, DefaultTimeout)
+	return context.WithTimeout(ctx, wait)
 }
 
-// Ask asks one gateway, by the id of its instance, and waits for the answer
-// until ctx, or [DefaultTimeout], is over.
+// Ask asks one gateway, by the id of its instance, and waits for the answer as
+// long as [Peers.AskAll] does.
 func (p *Peers) Ask(ctx context.Context, to, kind string, question []byte) ([]byte, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return p.ask(ctx, to, kind, question)
+}
+
+func (p *Peers) ask(ctx context.Context, to, kind string, question []byte) ([]byte, error) {
 	if len(question) > MaxPayload || len(kind) > presence.MaxKind {
 		return nil, ErrTooLarge
 	}
 	if to == p.net.Self().ID {
 		return p.own(ctx, kind, question)
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	id, answer, err := p.register()
 	if err != nil {
 		return nil, err

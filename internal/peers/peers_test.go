@@ -124,6 +124,18 @@ func TestNoAnswer(t *testing.T) {
 		if took := time.Since(began); took != DefaultTimeout {
 			t.Errorf("it took %s", took)
 		}
+		// Who asks for an answer by a time can still tell it then.
+		for limit, want := range map[time.Duration]time.Duration{time.Second: 750 * time.Millisecond, time.Minute: DefaultTimeout} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			began = time.Now()
+			if answers, _ := a.AskAll(ctx, "greet", nil); answers[0].Err != nil || !errors.Is(answers[2].Err, ErrSilent) {
+				t.Errorf("%v", answers)
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("within %s it took %s", limit, took)
+			}
+			cancel()
+		}
 	})
 }
 
