@@ -120,7 +120,7 @@ func TestOperatorCommands(t *testing.T) {
 		fmt.Sprint(rows[0]["launch_params"]) != "map[api_key:(hidden) command:echo]" {
 		t.Errorf("registered: %v", rows)
 	}
-	failing(t, 1, "auth_token is reserved", "impl", "register", "--impl", "echo", "--profile", "p", "--param", "auth_token=x", "--data-dir", dir)
+	failing(t, 2, "auth_token is reserved", "impl", "register", "--impl", "echo", "--profile", "p", "--param", "auth_token=x", "--data-dir", dir)
 	failing(t, 1, "there is no entry for echo in workspace demo", "impl", "remove", "echo", "--workspace", "demo", "--data-dir", dir)
 	if rows := rowsOf(t, dir, "impl", "list"); len(rows) != 1 {
 		t.Errorf("listed: %v", rows)

@@ -53,6 +53,7 @@ func (f *clientFlags) connect(ctx context.Context, p *program, near string, o cl
 		o.Token, t.token = env, "AETHER_TOKEN"
 	}
 	o.Token = strings.TrimPrefix(o.Token, "Bearer ")
+	t.apiKey = strings.HasPrefix(o.Token, auth.APIKeyPrefix)
 	var own bool
 	if o.TLS, own, err = f.transport(p); err != nil {
 		return nil, nil, err

@@ -115,7 +115,11 @@ func (m *mailOf) skip(p *program, request *adminv1.SkipMailRequest) error {
 		case request.GetAll():
 			fmt.Fprintf(p.stdout, "everything that waited for %s is passed over\n", m.Identity)
 		case done.GetSkipped() > 0:
-			fmt.Fprintf(p.stdout, "%d messages are passed over, up to position %d\n", done.GetSkipped(), done.GetPosition())
+			what := fmt.Sprintf("%d messages are", done.GetSkipped())
+			if done.GetSkipped() == 1 {
+				what = "1 message is"
+			}
+			fmt.Fprintf(p.stdout, "%s passed over, up to position %d\n", what, done.GetPosition())
 		default:
 			fmt.Fprintf(p.stdout, "everything up to position %d is passed over\n", done.GetPosition())
 		}

@@ -86,7 +86,18 @@ func ago(unix int64) string {
 	if unix == 0 {
 		return ""
 	}
-	return time.Since(time.Unix(unix, 0)).Round(time.Second).String() + " ago"
+	return age(time.Since(time.Unix(unix, 0))) + " ago"
+}
+
+// age is a duration by its two largest units.
+func age(d time.Duration) string {
+	switch d = max(d, 0).Round(time.Second); {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return d.String()
 }
 
 // clock is a time in a table.

@@ -35,6 +35,8 @@ type target struct {
 	// token is the flag or the variable that gave the credential; "" if it was
 	// made with the key of keyFrom.
 	token, keyFrom string
+	// apiKey: that credential is an API key.
+	apiKey bool
 	// name is what to type to call this program.
 	name string
 }
@@ -199,7 +201,7 @@ func (t *target) explainClaim(err error) error {
 // the gateway says of it.
 func (t *target) credentialRefused(why string) string {
 	switch {
-	case strings.Contains(why, "API key"):
+	case t.apiKey:
 		return "the API key of " + t.token + " has been revoked, has expired, or was never made: `" + t.name + " key list` shows an operator which are good, and `" +
 			t.name + " key create` makes another" + t.unset()
 	case strings.Contains(why, "revoked") && t.token == "":
