@@ -100,7 +100,7 @@ func (c *sendCmd) Run(p *program) error {
 	case !receipt.Confirmed:
 		state = "sent"
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s %s %s\n", state, receipt.MessageID, printable(receipt.To))
+	_, err = fmt.Fprintf(p.stdout, "%s %s %s\n", state, printable(receipt.MessageID), printable(receipt.To))
 	return err
 }
 
