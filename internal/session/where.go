@@ -54,6 +54,9 @@ func (s *Session) look(r *aetherv1.MessageStatusRequest) {
 	case <-s.ended:
 		return
 	case <-ctx.Done():
+		// Not looked for is not unknown.
+		s.refuse(r.GetRequestId(), wireerr.New(wireerr.Unavailable, "too many ask where a message is").After(time.Second))
+		return
 	}
 	answer := &aetherv1.MessageStatus{RequestId: r.GetRequestId(), MessageId: r.GetMessageId()}
 	if list := s.m.o.Finder.Recent(ctx, r.GetMessageId(), s.mayKnow); len(list) > 0 {
