@@ -37,8 +37,11 @@ type Found struct {
 const maxFound = 100
 
 // FindRecent looks for a message id in what is kept in memory of the log: the
-// last streams.recent_bytes of each partition.
+// last streams.recent_bytes of each partition. There is one search at a time: any
+// client may ask, and all of that is read.
 func (r *Router) FindRecent(id string) (list []Found) {
+	r.finding.Lock()
+	defer r.finding.Unlock()
 	for _, p := range r.parts {
 		p.mu.Lock()
 		recent := slices.Clone(p.recent.entries)

@@ -143,6 +143,7 @@ type Router struct {
 
 	fetching chan struct{}
 	scanning chan struct{} // one of each scan of the log
+	finding  sync.Mutex    // held by the one that searches what is in memory
 	refusals refusals
 	dead     *deadLetters
 	// addressees are whom progress may be addressed to.

@@ -49,7 +49,7 @@ type Session struct {
 	hears  []string
 	events acl.WorkspaceSet
 	// looking says that a question about a message is being answered; lookAgain
-	// is when the next may come, of the receiver.
+	// is when the next may come, of whoever has set looking.
 	looking   atomic.Bool
 	lookAgain time.Time
 

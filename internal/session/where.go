@@ -16,9 +16,12 @@ import (
 
 const (
 	// whereTimeout bounds how long an answer may take, whereInterval how soon a
-	// session may ask again: other gateways have to be asked.
+	// session may ask again: other gateways have to be asked. What took long has
+	// to be made up for by whereRest times as long, up to whereLongest.
 	whereTimeout  = 3 * time.Second
 	whereInterval = 50 * time.Millisecond
+	whereRest     = 10
+	whereLongest  = time.Second
 	// maxLooking is how many questions are answered at a time; others wait.
 	maxLooking = 4
 	// maxRequestText bounds the request id of a question.
@@ -36,10 +39,12 @@ func (s *Session) whereIs(r *aetherv1.MessageStatusRequest) {
 		s.refuse(r.GetRequestId(), wireerr.New(wireerr.InvalidArgument, "message_id must have 1 to %d bytes", where.MaxMessageID))
 	case s.m.o.Finder == nil:
 		s.refuse(r.GetRequestId(), wireerr.New(wireerr.NotImplemented, "where_is is not supported"))
-	case now.Before(s.lookAgain) || !s.looking.CompareAndSwap(false, true):
+	case !s.looking.CompareAndSwap(false, true):
 		s.refuse(r.GetRequestId(), wireerr.New(wireerr.RateLimited, "one question about a message at a time").After(whereInterval))
+	case now.Before(s.lookAgain):
+		s.refuse(r.GetRequestId(), wireerr.New(wireerr.RateLimited, "too many questions about messages").After(s.lookAgain.Sub(now)))
+		s.looking.Store(false)
 	default:
-		s.lookAgain = now.Add(whereInterval)
 		s.m.wg.Go(func() { s.guard(func() { s.look(r) }) })
 	}
 }
@@ -58,6 +63,10 @@ func (s *Session) look(r *aetherv1.MessageStatusRequest) {
 		s.refuse(r.GetRequestId(), wireerr.New(wireerr.Unavailable, "too many ask where a message is").After(time.Second))
 		return
 	}
+	began := time.Now()
+	defer func() {
+		s.lookAgain = s.m.o.Now().Add(min(max(whereInterval, whereRest*time.Since(began)), whereLongest))
+	}()
 	answer := &aetherv1.MessageStatus{RequestId: r.GetRequestId(), MessageId: r.GetMessageId()}
 	if list := s.m.o.Finder.Recent(ctx, r.GetMessageId(), s.mayKnow); len(list) > 0 {
 		latest := slices.MaxFunc(list, func(a, b where.Status) int { return int(a.TimestampMS - b.TimestampMS) })
