@@ -61,6 +61,10 @@ const minPing = 5 * time.Second
 // too.
 const maxStreams = 1024
 
+// maxHeaders bounds the metadata of a call, of which a token has 8 KiB at most. It
+// is kept as long as the stream, before anything is known of the client.
+const maxHeaders = 64 << 10
+
 // maxHandshake is how long a connection may take to begin.
 const maxHandshake = 20 * time.Second
 
@@ -93,6 +97,7 @@ func New(o Options) *Server {
 		grpc.ConnectionTimeout(maxHandshake),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxReceive),
+		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
