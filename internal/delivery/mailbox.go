@@ -166,6 +166,22 @@ func (m *Mailbox) Shared(t *Topic, frame []byte) {
 	m.signal()
 }
 
+// Turn drops all that waits of shared topics, also the losses of them that have
+// not been told, and queues a frame that goes before whatever comes now; nil
+// queues none. It reports false if the client reads so little that it must be
+// ended.
+func (m *Mailbox) Turn(frame []byte) bool {
+	m.mu.Lock()
+	m.shared.clear()
+	m.sharedTopics.clear()
+	for _, t := range m.lagged {
+		t.dropped, t.bytes = 0, 0
+	}
+	m.lagged = m.lagged[:0]
+	m.mu.Unlock()
+	return frame == nil || m.Urgent(frame)
+}
+
 func (m *Mailbox) dropOldest() {
 	old, _, _ := m.shared.pop(nil)
 	t := *m.sharedTopics.at(0)

@@ -261,22 +261,25 @@ func (l *Limiter) await(ctx context.Context, done chan struct{}) error {
 
 // crowded returns an error if an account is one too many.
 func (l *Limiter) crowded(a *Account) error {
-	for _, c := range []struct {
-		b     *bucket
-		limit int
-	}{{a.source, l.o.SourceSessions}, {a.workspace, l.o.WorkspaceSessions}} {
-		if c.b == nil || c.limit <= 0 {
-			continue
-		}
-		l.mu.Lock()
-		own := c.b.holders
-		l.mu.Unlock()
-		c.b.mu.Lock()
-		others := c.b.others
-		c.b.mu.Unlock()
-		if own+others > c.limit {
-			return &SessionsError{c.b.scope, c.limit}
-		}
+	if err := l.full(a.source, l.o.SourceSessions); err != nil {
+		return err
+	}
+	return l.full(a.workspace, l.o.WorkspaceSessions)
+}
+
+// full returns an error if a bucket has more sessions than the limit.
+func (l *Limiter) full(b *bucket, limit int) error {
+	if b == nil || limit <= 0 {
+		return nil
+	}
+	l.mu.Lock()
+	own := b.holders
+	l.mu.Unlock()
+	b.mu.Lock()
+	others := b.others
+	b.mu.Unlock()
+	if own+others > limit {
+		return &SessionsError{b.scope, limit}
 	}
 	return nil
 }

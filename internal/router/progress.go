@@ -84,8 +84,8 @@ type addressees struct {
 	by map[string]*addressee
 }
 
-// addressee is one session. What is in it changes with the locks of the
-// partitions of both workspaces held.
+// addressee is one session. It is replaced when the session moves, with the
+// locks of the partitions of both workspaces' progress held.
 type addressee struct {
 	box       *delivery.Mailbox
 	topic     delivery.Topic
@@ -93,9 +93,10 @@ type addressee struct {
 	anywhere  bool   // it is in no workspace, and progress of all may reach it
 }
 
-// beAddressed makes a session known to who addresses progress to it.
-func (s *Subscription) beAddressed() {
-	a := &addressee{box: s.box, workspace: s.reads.Workspace, anywhere: s.reads.Anywhere}
+// beAddressed makes a session known to who addresses progress to it in a
+// workspace.
+func (s *Subscription) beAddressed(workspace string) {
+	a := &addressee{box: s.box, workspace: workspace, anywhere: s.reads.Anywhere}
 	a.topic.Name = progressOf(a.workspace)
 	s.notices = a
 	if s.reads.Identity == "" {

@@ -50,6 +50,11 @@ func (t *topic) deliver(v *envelope.View, position uint64, r *Router) {
 func (p *partition) listen(name string, l *listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.joinTopic(name, l)
+}
+
+// joinTopic is listen with the lock held.
+func (p *partition) joinTopic(name string, l *listener) {
 	t := p.targets[name]
 	if t == nil {
 		t = &target{topic: &topic{name: name, void: p.r.voidAt(name)}}
@@ -61,6 +66,11 @@ func (p *partition) listen(name string, l *listener) {
 func (p *partition) unlisten(name string, l *listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.leaveTopic(name, l)
+}
+
+// leaveTopic is unlisten with the lock held.
+func (p *partition) leaveTopic(name string, l *listener) {
 	t := p.targets[name]
 	if t == nil || t.topic == nil {
 		return

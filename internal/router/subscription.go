@@ -120,7 +120,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 	}
 	for _, name := range reads.Shared {
 		p := r.parts[r.placement.Of(name)]
-		l := &listener{box: box, topic: delivery.Topic{Name: name}, source: reads.Identity, echo: reads.Echo}
+		l := s.listener(name)
 		p.listen(name, l)
 		s.listens = append(s.listens, listening{p, l})
 	}
@@ -132,7 +132,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 		s.worker.Void = r.voidAt(reads.Workers)
 		p.work(reads.Workers, s.worker)
 	}
-	s.beAddressed()
+	s.beAddressed(reads.Workspace)
 	r.register(s)
 	for _, in := range s.inboxes {
 		in.p.mu.Lock()
@@ -140,6 +140,11 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 		in.p.mu.Unlock()
 	}
 	return s, nil
+}
+
+// listener is what the session hears a shared address by.
+func (s *Subscription) listener(name string) *listener {
+	return &listener{box: s.box, topic: delivery.Topic{Name: name}, source: s.reads.Identity, echo: s.reads.Echo}
 }
 
 // open adds the inbox of one exclusive address, at its committed position.

@@ -45,6 +45,12 @@ func reauthenticatedFrame(atMs int64) []byte {
 	}})
 }
 
+func switchedFrame(workspace string) []byte {
+	return frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_WorkspaceSwitched{
+		WorkspaceSwitched: &aetherv1.WorkspaceSwitched{Workspace: workspace},
+	}})
+}
+
 func gapFrame(g *aetherv1.HistoryGap) []byte {
 	return frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Gap{Gap: g}})
 }

@@ -167,7 +167,8 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		}
 	}
 	s.identity, s.kind, s.claim = id.String(), id.Kind, id
-	s.era, _ = m.o.Router.Spaces().Check(principal.Workspace)
+	era, _ := m.o.Router.Spaces().Check(principal.Workspace)
+	s.place.Store(&place{principal.Workspace, era})
 	s.life.held.Store(hold(credential, m.o.Now()))
 	ends := m.o.Router.Ends() // before the lease: what comes later is not noted
 	grant, err := m.claim(ctx, s, resume)

@@ -138,6 +138,8 @@ type Stats struct {
 	// those that were asked to yield to such a one, Fenced and Superseded those
 	// that lost their lease without being asked.
 	Resumed, TakenOver, Fenced, Superseded atomic.Uint64
+	// Switched counts changes of workspace.
+	Switched atomic.Uint64
 	// Reauthenticated counts credentials that took the place of older ones,
 	// ReauthenticationsRefused those that did not. CredentialsExpired and
 	// CredentialsRevoked count the sessions that ended for that.

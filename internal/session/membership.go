@@ -44,16 +44,17 @@ const (
 // removed from it, and reports whether it is one. It is asked when something
 // was lost, and about once a second.
 func (s *Session) dismissed() bool {
-	ws := s.principal.Workspace
+	at := s.place.Load()
+	ws := at.workspace
 	if !s.kind.WorkspaceScoped() || ws == "" {
 		return false
 	}
 	r := s.m.o.Router
 	era, exists := r.Spaces().Check(ws)
 	switch {
-	case !exists || era != s.era:
+	case !exists || era != at.era:
 		s.putOut(codes.PermissionDenied, signalWorkspace, fmt.Sprintf("workspace %q was deleted", ws))
-	case s.kind == acl.User && r.Members().Barred(s.principal.Address.UserID(), ws):
+	case s.kind == acl.User && r.Members().Barred(s.claim.UserID, ws):
 		s.putOut(codes.PermissionDenied, signalMembership, fmt.Sprintf("the user is no member of workspace %q any more", ws))
 	default:
 		return false
@@ -64,7 +65,7 @@ func (s *Session) dismissed() bool {
 // lose ends the sessions that a loss concerns.
 func (m *Manager) lose(l router.Loss) {
 	for _, s := range m.all() {
-		if s.principal.Workspace == l.Workspace {
+		if s.place.Load().workspace == l.Workspace {
 			s.dismissed()
 		}
 	}

@@ -59,7 +59,7 @@ func (m *Manager) List(f Filter, limit int) (list []Info, more bool) {
 
 func (s *Session) info() Info {
 	i := Info{
-		ID: s.id, Identity: s.identity, Kind: s.kind, Workspace: s.principal.Workspace, ConnectedAt: s.since, Peer: s.st.Peer(),
+		ID: s.id, Identity: s.identity, Kind: s.kind, Workspace: s.place.Load().workspace, ConnectedAt: s.since, Peer: s.st.Peer(),
 	}
 	if ms := s.life.held.Load().expiresAtMs(); ms > 0 {
 		i.ExpiresAt = time.UnixMilli(ms)

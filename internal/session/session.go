@@ -32,20 +32,21 @@ type Session struct {
 	kind      acl.Kind
 	principal acl.Principal
 	lease     presence.Lease
-	era       uint32 // of the principal's workspace
-	assigned  string // the bare id of a non-unique task
+	place     atomic.Pointer[place] // where it is
+	assigned  string                // the bare id of a non-unique task
 	resumed   bool
 	extended  bool // knows the extension: gets heartbeats, gaps and notices
 	since     time.Time
 	claim     auth.Identity // what the principal was bound to
 	life      life
 	renewals  renewals
+	switches  pace // of the receiver
 	work      work
 
 	extensions []*aetherv1.NegotiatedExtension
 
 	// hears are the addresses that it reads, events the workspaces whose event
-	// addresses.
+	// addresses. A change of workspace replaces hears, under handling.
 	hears  []string
 	events acl.WorkspaceSet
 	// looking says that a question about a message is being answered; lookAgain
@@ -292,15 +293,24 @@ func (s *Session) receive() {
 			s.end(s.receiveEnded(err))
 			return
 		}
-		if !s.act(frame, bad) {
+		ok := false
+		switch {
+		case malformed:
+			ok = s.act(func() { s.refuse(bad.RequestID, bad.refusal()) })
+		case frame.GetSwitchWorkspace() != nil:
+			ok = s.switchWorkspace(frame.GetSwitchWorkspace())
+		default:
+			ok = s.act(func() { s.handle(frame) })
+		}
+		if !ok {
 			return
 		}
 	}
 }
 
-// act handles one frame, or refuses a malformed one. It reports false if the
-// session has ended.
-func (s *Session) act(frame *aetherv1.UpstreamMessage, bad *MalformedError) bool {
+// act does something that one frame asks for. It reports false if the session
+// has ended; nothing is done then.
+func (s *Session) act(do func()) bool {
 	s.handling.Lock()
 	defer s.handling.Unlock()
 	select {
@@ -312,14 +322,10 @@ func (s *Session) act(frame *aetherv1.UpstreamMessage, bad *MalformedError) bool
 		s.unconfirmed.Store(false)
 		s.m.o.Presence.Confirm(s.lease)
 	}
-	switch {
-	case s.expired(s.m.o.Now()), s.lost():
+	if s.expired(s.m.o.Now()) || s.lost() {
 		return false
-	case bad != nil:
-		s.refuse(bad.RequestID, bad.refusal())
-	default:
-		s.handle(frame)
 	}
+	do()
 	return true
 }
 

@@ -84,15 +84,15 @@ func (s *Session) look(r *aetherv1.MessageStatusRequest) {
 // mayKnow reports whether the session's principal sent a message, or reads its
 // address, and no rule keeps it from knowing; or a rule lets it.
 func (s *Session) mayKnow(source, topic string) bool {
+	// A new credential may be taking the place of the old one, or a new workspace.
+	s.handling.Lock()
+	p, hears := s.principal, s.hears
+	s.handling.Unlock()
 	ws, event := strings.CutPrefix(topic, "event::")
-	base := acl.Decision{Allowed: source == s.identity || slices.Contains(s.hears, topic) || event && s.events.Covers(ws)}
+	base := acl.Decision{Allowed: source == s.identity || slices.Contains(hears, topic) || event && s.events.Covers(ws)}
 	to, err := address.Parse(topic)
 	if err != nil {
 		return base.Allowed // a refused send: there is no such address
 	}
-	// A new credential may be taking the place of the old one.
-	s.handling.Lock()
-	p := s.principal
-	s.handling.Unlock()
 	return acl.Permit(&p, acl.ActionStatusRead, to, base, s.m.o.Router.Rules()).Allowed
 }
