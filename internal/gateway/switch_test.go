@@ -394,7 +394,9 @@ func Test16Rate(t *testing.T) {
 	}
 	refused := 0
 	for range n {
-		m := user.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetWorkspaceSwitched() != nil || m.GetError() != nil })
+		m := user.Until(func(m *aetherv1.DownstreamMessage) bool {
+			return m.GetWorkspaceSwitched() != nil || m.GetError() != nil
+		})
 		if e := m.GetError(); e != nil {
 			if refused++; e.GetCode() != "ERR_RATE_LIMITED" || e.GetRetryAfterMs() <= 0 {
 				t.Fatalf("got %v", e)
