@@ -23,6 +23,7 @@ type options struct {
 	rate, window, payload       int
 	waiting, foreign            int // messages
 	strangers, mute             int // sessions
+	churn                       int // identities
 	systems, cells              []string
 	binary, profile, json       string
 	role                        string
@@ -49,6 +50,7 @@ func parseFlags(args []string) (options, error) {
 	set.IntVar(&o.foreign, "foreign", 0, "messages of others that lie in the log when new identities come (default 200000, with -full 3600000)")
 	set.IntVar(&o.strangers, "strangers", 200, "new identities that come at once")
 	set.IntVar(&o.mute, "mute", 0, "sessions that do not read (default 100, with -full 500)")
+	set.IntVar(&o.churn, "churn", 20_000, "identities that come and go")
 	cells := set.String("cells", "", "only these, of "+strings.Join(every, ",")+" (default "+strings.Join(usual, ",")+", with -full all)")
 	set.StringVar(&o.binary, "gateway", "", "a gateway binary to measure, instead of building one")
 	set.StringVar(&o.profile, "cpuprofile-gateway", "", "run the gateways in children of this program and write their CPU and allocation profiles to this directory")
@@ -81,9 +83,9 @@ func parseFlags(args []string) (options, error) {
 	if o.mute == 0 {
 		o.mute = int(pick(100, 500))
 	}
-	for _, n := range []int{o.rounds, o.rate, o.window, o.payload, o.waiting, o.foreign, o.strangers, o.mute} {
+	for _, n := range []int{o.rounds, o.rate, o.window, o.payload, o.waiting, o.foreign, o.strangers, o.mute, o.churn} {
 		if n < 1 {
-			return o, errors.New("rounds, rate, window, payload and numbers of messages and sessions are at least 1")
+			return o, errors.New("rounds, rate, window, payload and numbers of messages, sessions and identities are at least 1")
 		}
 	}
 	var err error

@@ -55,13 +55,14 @@ const (
 	cellReconnect = "reconnect"
 	cellStrangers = "strangers"
 	cellMute      = "mute"
+	cellChurn     = "churn"
 )
 
 // usual are the cells of a run that names none.
 var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced, cellRules}
 
 // every is all of them.
-var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute)
+var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -82,7 +83,7 @@ func plan(o options) []cell {
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
 		rulesCell(), twoCell(o, saturated), foreignCell(saturated),
-		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated),
+		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated),
 	}
 	names := o.cells
 	if len(names) == 0 && !o.full {
@@ -159,6 +160,8 @@ func (o *outcome) brief() string {
 	switch {
 	case o.ManyRules > 0:
 		return fmt.Sprintf("%.0f ns with %d rules, %.0f ns with %d", o.FewRules, fewRules, o.ManyRules, manyRules)
+	case o.Before.Memory > 0:
+		return fmt.Sprintf("%s before, %s after; %.0f a second", kibibytes(float64(o.Before.Memory)), kibibytes(float64(o.After.Memory)), o.perSecond())
 	case o.Idle > 0:
 		text = fmt.Sprintf("%s a session, %s more with messages that it does not read", kibibytes(o.Idle), kibibytes(o.Full))
 	case len(o.First) > 0:

@@ -59,6 +59,9 @@ func TestRowsOfWhatWaits(t *testing.T) {
 			nameRelay:    {{Idle: 40 << 10}},
 			nameRabbitMQ: {{Idle: 50 << 10, Full: 5 << 20}},
 		}},
+		{Cell: cell{Name: cellChurn}, Rounds: map[string][]outcome{
+			nameRabbitMQ: {{Before: footprint{100 << 20, 80, 240}, After: footprint{130 << 20, 81, 240}, Messages: 100, Elapsed: time.Second}},
+		}},
 	}}
 	expectRows(t, &r, []wantedRow{
 		{"gateway, reads what waits", 100_000, 200_000, 0.5, "MISSED"},
@@ -71,6 +74,9 @@ func TestRowsOfWhatWaits(t *testing.T) {
 		{"  passes over the log for them", 0, 0, 0, ""},
 		{"gateway, memory of an idle session", 50, 40, 1.25, "ok"},
 		{"  of one that does not read, in addition", 5120, 1024, 5, "MISSED"},
+		{"gateway, memory after identities came and went", 130, 100, 1.3, "MISSED"},
+		{"  goroutines", 81, 80, 1.0125, "ok"},
+		{"  series of metrics", 240, 240, 1, "ok"},
 	})
 	r = sample() // without them
 	for _, w := range r.rows() {

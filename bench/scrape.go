@@ -18,36 +18,42 @@ import (
 // reports false if the gateway cannot be asked: a baseline, or one in a child
 // of this program, which has no operators' port.
 func (s *site) passes(ctx context.Context, system string) (uint64, bool) {
+	text, ok := s.scrape(ctx, system)
+	if !ok {
+		return 0, false
+	}
+	v, err := metric(text, "aether_catch_ups_total")
+	return uint64(v), err == nil
+}
+
+// scrape returns a gateway's metrics, if it can be asked.
+func (s *site) scrape(ctx context.Context, system string) ([]byte, bool) {
 	c := s.gateways[system]
 	if c == nil {
-		return 0, false
+		return nil, false
 	}
 	log, err := os.ReadFile(c.log)
 	if err != nil {
-		return 0, false
+		return nil, false
 	}
 	addr := opsAddr(log)
 	if addr == "" {
-		return 0, false
+		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", http.NoBody)
 	if err != nil {
-		return 0, false
+		return nil, false
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	response, err := client.Do(request)
 	if err != nil {
-		return 0, false
+		return nil, false
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return 0, false
-	}
-	v, err := metric(body, "aether_catch_ups_total")
-	return uint64(v), err == nil
+	return body, err == nil
 }
 
 // counting runs f, and then tells the outcome how often the gateway has opened

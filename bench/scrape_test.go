@@ -92,3 +92,10 @@ func FuzzScrape(f *testing.F) {
 		_ = opsAddr(b)
 	})
 }
+
+func TestSeries(t *testing.T) {
+	t.Parallel()
+	if n := series([]byte("# HELP a b\n# TYPE a counter\na 1\nb{c=\"d\"} 2\n\ne 3")); n != 3 {
+		t.Errorf("%d series, want 3", n)
+	}
+}

@@ -43,6 +43,9 @@ type outcome struct {
 	// Idle is the memory of a session without messages, in bytes; Full what it
 	// takes in addition when it does not read what is there for it.
 	Idle, Full float64
+	// Before and After are what the gateway had around identities that came and
+	// went.
+	Before, After footprint
 	// FewRules and ManyRules are what a decision takes, in nanoseconds.
 	FewRules, ManyRules float64
 }
