@@ -22,16 +22,36 @@ import (
 // Serve serves one connection from its first frame to its end. The error is
 // the status of the stream.
 func (m *Manager) Serve(st Stream) error {
+	var s *Session
+	var err error
+	// In a goroutine that ends: this one stays as long as the session, and would
+	// keep the stack that the handshake takes, twice as much as the rest needs.
+	begun := make(chan struct{})
+	m.wg.Go(func() {
+		defer close(begun)
+		s, err = m.begin(st)
+	})
+	if <-begun; err != nil {
+		return err
+	}
+	err = s.run()
+	m.went(s, err)
+	m.o.Logger.Info("disconnected", "identity", s.identity, "session", s.id, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
+	return err
+}
+
+// begin takes a connection from its first frame to a session that is to be run.
+func (m *Manager) begin(st Stream) (*Session, error) {
 	if m.isDraining() {
-		return draining()
+		return nil, draining()
 	}
 	if err := m.glance(st); err != nil {
-		return err
+		return nil, err
 	}
 	if err := m.entry.admit(); err != nil {
 		m.stats.TurnedAway.Add(1)
 		m.turnedAway()
-		return err
+		return nil, err
 	}
 	init, err := m.receiveInit(st)
 	if err == nil && m.isDraining() {
@@ -49,7 +69,7 @@ func (m *Manager) Serve(st Stream) error {
 			level = slog.LevelDebug
 		}
 		m.o.Logger.Log(st.Context(), level, "connection refused", "peer", st.Peer(), "code", status.Code(err).String(), "reason", status.Convert(err).Message())
-		return err
+		return nil, err
 	}
 	m.stats.Connects.Add(1)
 	if s.resumed {
@@ -57,10 +77,7 @@ func (m *Manager) Serve(st Stream) error {
 	}
 	m.o.Logger.Info("connected", "identity", s.identity, "session", s.id, "peer", st.Peer())
 	m.came(s)
-	err = s.run()
-	m.went(s, err)
-	m.o.Logger.Info("disconnected", "identity", s.identity, "session", s.id, "code", status.Code(err).String(), "reason", status.Convert(err).Message())
-	return err
+	return s, nil
 }
 
 type received struct {
@@ -158,7 +175,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	s := &Session{
 		m: m, st: st, id: uuid.NewString(), principal: principal,
 		extended: init.GetDelivery() != nil, since: m.o.Now(), extensions: extensions,
-		ended: make(chan struct{}), flush: make(chan struct{}), pumped: make(chan struct{}), left: make(chan struct{}),
+		ended: make(chan struct{}), flush: make(chan struct{}), pumped: make(chan struct{}), rests: make(chan struct{}), lull: make(chan struct{}, 1), left: make(chan struct{}),
 	}
 	resume := resumable(init)
 	if id.Kind == acl.Task && id.Specifier == "" {

@@ -22,8 +22,9 @@ import (
 	"github.com/aether-gateway/gateway/internal/router"
 )
 
-// Session is one connected principal. Three goroutines serve it: the one that
-// gRPC gave it waits for its end, one receives, and one, the pump, sends.
+// Session is one connected principal. Two goroutines serve it: the one that gRPC
+// gave it waits for its end, one receives; and, except in a lull, a third, the
+// pump, sends.
 type Session struct {
 	m         *Manager
 	st        Stream
@@ -72,13 +73,16 @@ type Session struct {
 
 	blockedAt atomic.Int64 // Unix ms since when a send has not returned; 0: none does
 
-	once   sync.Once
-	why    cause
-	ended  chan struct{} // closed when why is set
-	flush  chan struct{} // closed when the pump is to send what waits and stop
-	pumped chan struct{} // closed when the pump has stopped
-	broken atomic.Bool   // the stream took no more of what the pump sent
-	left   chan struct{} // closed when the lease is free
+	once    sync.Once
+	why     cause
+	ended   chan struct{} // closed when why is set
+	flush   chan struct{} // closed when the pump is to send what waits and stop
+	rests   chan struct{} // the pump stops until something waits again
+	lull    chan struct{} // nothing was sent for a while; holds one
+	pumped  chan struct{} // closed when the pump has stopped for good
+	broken  atomic.Bool   // the stream took no more of what the pump sent
+	greeted bool          // of the pump
+	left    chan struct{} // closed when the lease is free
 }
 
 // cause is why a session ends.
@@ -119,9 +123,8 @@ func (s *Session) urgent(frame []byte) {
 // run serves the session from its ConnectionAck on.
 func (s *Session) run() error {
 	s.m.wg.Go(func() { s.guard(s.receive) })
-	s.m.wg.Go(func() { s.guard(s.pump) })
 	s.watchLife()
-	<-s.ended
+	s.attend()
 	if s.why.within == 0 {
 		s.leave(s.why)
 		return s.why.err
@@ -134,6 +137,23 @@ func (s *Session) run() error {
 	case <-timeout.C:
 	}
 	return s.why.err
+}
+
+// attend has the pump run whenever something waits, until the session ends; then
+// it runs, too, to send what is left.
+func (s *Session) attend() {
+	for {
+		s.m.wg.Go(func() { s.guard(s.pump) })
+		select {
+		case <-s.ended:
+			return
+		case <-s.rests:
+		}
+		select {
+		case <-s.ended:
+		case <-s.box.Wake():
+		}
+	}
 }
 
 // guard keeps a defect in one session from ending the process.
@@ -278,7 +298,14 @@ func (s *Session) check() {
 	}
 	s.watchLife()
 	s.box.Settle(autoWindow, s.m.running.Load()-(s.m.o.Keepalive+watchInterval).Milliseconds(), s.blocked())
-	if s.extended && now.UnixMilli()-s.lastSent.Load() >= (s.m.o.HeartbeatInterval-watchInterval).Milliseconds() {
+	silent := now.UnixMilli() - s.lastSent.Load()
+	if silent >= watchInterval.Milliseconds() {
+		select {
+		case s.lull <- struct{}{}:
+		default:
+		}
+	}
+	if s.extended && silent >= (s.m.o.HeartbeatInterval-watchInterval).Milliseconds() {
 		s.urgent(heartbeatFrame(now))
 	}
 }
@@ -352,16 +379,26 @@ func (s *Session) gone() (cause, bool) {
 	return cause{}, false
 }
 
-// pump sends what waits, until the session has ended.
+// pump sends what waits, until the session has ended, or in a lull: who only
+// listens, as most do most of the time, costs no goroutine for sending.
 func (s *Session) pump() {
-	defer close(s.pumped)
-	if err := s.greet(); err != nil {
-		s.broken.Store(true)
-		s.end(cause{err: err})
-		return
+	rested := false
+	defer func() {
+		if !rested {
+			close(s.pumped)
+		}
+	}()
+	if !s.greeted {
+		s.greeted = true
+		if err := s.greet(); err != nil {
+			s.broken.Store(true)
+			s.end(cause{err: err})
+			return
+		}
 	}
 	var batch delivery.Batch
 	flushing := false
+	rests := s.rests
 	for {
 		if !flushing && (s.expired(s.m.o.Now()) || s.lost()) {
 			<-s.flush
@@ -380,6 +417,9 @@ func (s *Session) pump() {
 		took := s.box.Take(&batch)
 		s.answering.Store(false) // before it is written: the next heartbeat may follow on it
 		if took {
+			if len(batch.Frames) > 0 {
+				rests = nil // not before a lull: what comes now and then costs one wake-up
+			}
 			err := s.send(&batch, flushing)
 			if errors.Is(err, errPutOut) {
 				continue
@@ -400,6 +440,11 @@ func (s *Session) pump() {
 		select {
 		case <-s.box.Wake():
 		case <-s.flush:
+		case <-s.lull:
+			rests = s.rests
+		case rests <- struct{}{}:
+			rested = true
+			return
 		}
 	}
 }
