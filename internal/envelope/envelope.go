@@ -59,9 +59,12 @@ type Envelope struct {
 	TimestampMS int64
 	Metadata    map[string]string
 	Workspace   string
-	MessageID   string
-	Subject     string
-	Topic       string
+	// OnBehalf is for whom the source acts, an encoded PrincipalRef; empty: for
+	// itself.
+	OnBehalf  []byte
+	MessageID string
+	Subject   string
+	Topic     string
 	// Era is that of the workspace whose mail it is.
 	Era uint32
 	// Origin and Seq recognise a stored copy (delivery rule P3).
@@ -87,6 +90,7 @@ func (e *Envelope) Append(dst []byte) []byte {
 		dst = append(appendLength(appendTag(dst, 2, bytesType), len(v)), v...)
 	}
 	dst = appendBytes(dst, fieldWorkspace, e.Workspace)
+	dst = appendBytes(dst, fieldOnBehalf, e.OnBehalf)
 	dst = appendBytes(dst, fieldMessageID, e.MessageID)
 	dst = appendBytes(dst, fieldSubject, e.Subject)
 	dst = appendBytes(dst, fieldTopic, e.Topic)

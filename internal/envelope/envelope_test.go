@@ -23,6 +23,9 @@ func drawn(t *rapid.T) envelope.Envelope {
 		ExpiresAtMS: rapid.Int64().Draw(t, "expires"), Kind: envelope.Kind(rapid.IntRange(0, 3).Draw(t, "kind")), Drawn: rapid.Bool().Draw(t, "drawn"),
 		Era: rapid.Uint32().Draw(t, "era"),
 	}
+	if rapid.Bool().Draw(t, "for another") {
+		e.OnBehalf, _ = proto.Marshal(&aetherv1.PrincipalRef{PrincipalType: "user", PrincipalId: text.Draw(t, "for whom")})
+	}
 	if len(e.Payload) == 0 {
 		e.Payload = nil
 	}
@@ -32,9 +35,18 @@ func drawn(t *rapid.T) envelope.Envelope {
 	return e
 }
 
+func onBehalf(e *envelope.Envelope) *aetherv1.PrincipalRef {
+	var r aetherv1.PrincipalRef
+	if e.OnBehalf == nil || proto.Unmarshal(e.OnBehalf, &r) != nil {
+		return nil
+	}
+	return &r
+}
+
 func generated(e *envelope.Envelope) *aetherv1.MessageEnvelope {
 	return &aetherv1.MessageEnvelope{
-		Source: e.Source, Payload: e.Payload, MessageType: aetherv1.MessageType(e.Type), TimestampMs: e.TimestampMS,
+		OnBehalfSubject: onBehalf(e),
+		Source:          e.Source, Payload: e.Payload, MessageType: aetherv1.MessageType(e.Type), TimestampMs: e.TimestampMS,
 		Metadata: e.Metadata, Workspace: e.Workspace, MessageId: e.MessageID, Subject: e.Subject, Topic: e.Topic,
 		Origin: e.Origin, OriginSeq: e.Seq, ExpiresAtMs: e.ExpiresAtMS, Kind: aetherv1.MessageEnvelope_Kind(e.Kind), MessageIdDrawn: e.Drawn, WorkspaceEra: e.Era,
 	}
@@ -77,7 +89,8 @@ func checkFrame(t *rapid.T, v *envelope.View, e *envelope.Envelope, d envelope.D
 		t.Fatalf("the size is said to be %d and is %d", n, len(frame))
 	}
 	want := &aetherv1.IncomingMessage{
-		SourceTopic: e.Source, Payload: e.Payload, MessageType: aetherv1.MessageType(e.Type), Workspace: e.Workspace,
+		OnBehalfSubject: onBehalf(e),
+		SourceTopic:     e.Source, Payload: e.Payload, MessageType: aetherv1.MessageType(e.Type), Workspace: e.Workspace,
 		MessageId: e.MessageID, TimestampMs: e.TimestampMS, Topic: e.Topic, DeliveryId: d.ID,
 		Redelivered: d.Redelivered, Subject: e.Subject, Metadata: e.Metadata,
 	}

@@ -77,7 +77,7 @@ func repeatable(v *envelope.View) bool { return !v.Drawn && len(v.MessageID) > 0
 // judgeCopy remembers the id of a message that the tail shows, and says whether it
 // is a copy. The lock is held.
 func (p *partition) judgeCopy(v *envelope.View, position int64, own bool) verdict {
-	key, sum := keyOfBytes(v.Source, v.Topic, v.MessageID), digest(v.Payload, v.Type, v.Subject)
+	key, sum := keyOfBytes(v.Source, v.Topic, v.MessageID), digest(v.Payload, v.Type, v.Subject, v.OnBehalf)
 	i := p.ids.index[key]
 	if i == 0 {
 		p.remember(key, sum, v, position, own)
@@ -140,7 +140,7 @@ const windowIDs = 4 * idsPerPair
 
 // again reports whether an earlier copy of a message has come by.
 func (w *window) again(v *envelope.View, position int64) bool {
-	key, sum := keyOfBytes(v.Source, v.Topic, v.MessageID), digest(v.Payload, v.Type, v.Subject)
+	key, sum := keyOfBytes(v.Source, v.Topic, v.MessageID), digest(v.Payload, v.Type, v.Subject, v.OnBehalf)
 	first, known := w.young[key]
 	if !known {
 		first, known = w.old[key]

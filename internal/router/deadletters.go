@@ -138,6 +138,12 @@ func (r *Router) resend(ctx context.Context, m *aetherv1.MessageEnvelope) error 
 		Workspace: m.GetWorkspace(), Subject: m.GetSubject(), Topic: m.GetTopic(), Origin: r.origin, TimestampMS: r.nowMS(),
 		Era: m.GetWorkspaceEra(),
 	}
+	if m.GetOnBehalfSubject() != nil {
+		var err error
+		if e.OnBehalf, err = proto.Marshal(m.GetOnBehalfSubject()); err != nil {
+			return err
+		}
+	}
 	if e.Metadata == nil {
 		e.Metadata = map[string]string{}
 	}
@@ -145,7 +151,7 @@ func (r *Router) resend(ctx context.Context, m *aetherv1.MessageEnvelope) error 
 	box := delivery.NewMailbox(delivery.Options{})
 	defer box.Close()
 	s := r.NewSender(&acl.Principal{}, e.Source, presence.Lease{}, box, func() {})
-	if err := s.publish("replay", &e); err != nil {
+	if err := s.publish("replay", &e, nil); err != nil {
 		return err
 	}
 	var batch delivery.Batch

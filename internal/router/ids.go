@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/aether-gateway/gateway/internal/envelope"
 	"github.com/aether-gateway/gateway/internal/streams"
 )
 
@@ -46,8 +47,17 @@ func joinKey(source, address, id uint64) idKey {
 
 // digest tells payloads apart. It is a comparison within this process only:
 // each gateway makes its own of what the log shows it.
-func digest(payload []byte, kind int32, subject []byte) uint64 {
-	return maphash.Bytes(hashSeed, payload) ^ maphash.Bytes(hashSeed, subject)*3 ^ uint64(kind)*0x9e3779b97f4a7c15
+func digest(payload []byte, kind int32, subject, onBehalf []byte) uint64 {
+	sum := maphash.Bytes(hashSeed, payload) ^ maphash.Bytes(hashSeed, subject)*3 ^ uint64(kind)*0x9e3779b97f4a7c15
+	if len(onBehalf) > 0 {
+		sum ^= maphash.Bytes(hashSeed, onBehalf) * 5
+	}
+	return sum
+}
+
+// digestOf is the digest of what is to be published.
+func digestOf(e *envelope.Envelope) uint64 {
+	return digest(e.Payload, e.Type, []byte(e.Subject), e.OnBehalf)
 }
 
 // ids is what a partition remembers of message ids: of this gateway's sends,

@@ -113,6 +113,7 @@ type Router struct {
 	spaces         *Spaces
 	copies         []*mirror.Copy // of what the store keeps
 	rules          *policy.Book
+	authorities    Authorities // nil: nobody acts for another
 	stats          Stats
 	repeats        repeats
 	notes          notesWriter

@@ -63,6 +63,18 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 		Metadata: msg.GetMetadata(), Subject: msg.GetSubject(), MessageID: msg.GetMessageId(),
 		Topic: to.String(), Origin: s.r.origin, TimestampMS: s.r.nowMS(),
 	}
+	workspace, refused := s.workspace(msg, to)
+	if refused != nil {
+		return refused
+	}
+	e.Workspace = workspace
+	if err := s.decideMetrics(to, workspace); err != nil {
+		return err
+	}
+	acting, refused := s.authorize(msg, to, &e)
+	if refused != nil {
+		return refused
+	}
 	if err := s.check(msg, to, &e); err != nil {
 		return err
 	}
@@ -71,15 +83,16 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 		return wireerr.New(wireerr.NotFound, "%s", NoWorkspace(name))
 	}
 	e.Era = era
-	return s.publish(msg.GetRequestId(), &e)
+	return s.publish(msg.GetRequestId(), &e, acting)
 }
 
 // publish stores the envelope and hands it over live, at once or when it need
-// not wait any more. Everything that a client must not choose is set by now.
-func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error {
-	d := draft{envelope: *e, requestID: requestID, byClient: e.MessageID != ""}
+// not wait any more. Everything that a client must not choose is set by now, but
+// for whom it acts if that has to be looked up.
+func (s *Sender) publish(requestID string, e *envelope.Envelope, acting *acting) *wireerr.Error {
+	d := draft{envelope: *e, requestID: requestID, byClient: e.MessageID != "", acting: acting}
 	if d.byClient {
-		d.id, d.digest = keyOf(s.source, e.Topic, e.MessageID), digest(e.Payload, e.Type, []byte(e.Subject))
+		d.id, d.digest = keyOf(s.source, e.Topic, e.MessageID), digestOf(e)
 	} else {
 		d.envelope.MessageID, d.envelope.Drawn = newID(), true
 	}
@@ -92,6 +105,11 @@ func (s *Sender) publish(requestID string, e *envelope.Envelope) *wireerr.Error 
 // accept numbers a send, appends it to the log and hands it over live. It is
 // refused, or it will be answered. The lock is held.
 func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
+	if d.acting != nil {
+		if err := s.act(d); err != nil {
+			return err
+		}
+	}
 	e := &d.envelope
 	key := pair{s.source, e.Topic}
 	if d.byClient {
@@ -180,22 +198,10 @@ func newID() string {
 
 // check applies the limits and the payload rules, and completes the envelope.
 func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelope.Envelope) *wireerr.Error {
-	if a := msg.GetAuthorization(); a != nil && (a.GetGrantId() != "" || a.GetSubject() != nil) {
-		// Acting for somebody else must never be taken for acting for oneself.
-		return wireerr.New(wireerr.NotImplemented, "authority grants are not supported")
-	}
 	if err := s.checkLimits(msg); err != nil {
 		return err
 	}
-	workspace, refused := s.workspace(msg, to)
-	if refused != nil {
-		return refused
-	}
-	e.Workspace = workspace
-	if err := s.decideMetrics(to, workspace); err != nil {
-		return err
-	}
-	if err := s.r.checkQuota(workspace); err != nil {
+	if err := s.r.checkQuota(e.Workspace); err != nil {
 		return err
 	}
 	if err := s.checkRates(e); err != nil {

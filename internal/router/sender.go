@@ -30,6 +30,9 @@ type Sender struct {
 	heldSends, heldBytes atomic.Int64 // what waits in lines
 	dropped              atomic.Bool  // nothing is taken any more
 
+	looking      looking // for grants
+	refusedLater func(target string, err *wireerr.Error)
+
 	waiting atomic.Int64 // sends that will be answered
 	mu      sync.Mutex
 	settled chan struct{} // closed when none waits; nil if nobody asked

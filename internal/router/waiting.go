@@ -29,6 +29,7 @@ const (
 	maxHeldPartBytes  = 32 << 20 // of a partition
 	heldSendOverhead  = 512      // with its names
 	heldPairOverhead  = 64       // of metadata
+	heldActing        = 4096     // of what is not known yet of whom it is sent for
 	lineCheckInterval = 250 * time.Millisecond
 )
 
@@ -47,11 +48,16 @@ type draft struct {
 	silent    bool   // nothing is answered unless it fails
 	id        idKey  // if byClient
 	digest    uint64 // if byClient
+	// acting is not nil as long as it is to be decided for whom it is sent.
+	acting *acting
 }
 
 // size is what a send takes while it waits, roughly.
 func (d *draft) size() int {
 	n := heldSendOverhead + len(d.envelope.Payload)
+	if d.acting != nil {
+		n += heldActing
+	}
 	for k, v := range d.envelope.Metadata {
 		n += heldPairOverhead + len(k) + len(v)
 	}
@@ -113,6 +119,11 @@ func (p *partition) submit(s *Sender, d *draft) *wireerr.Error {
 // gate returns what a send has to wait for next, nil if nothing. The lock is
 // held.
 func (p *partition) gate(s *Sender, d *draft) *gate {
+	if d.acting != nil {
+		if g := d.acting.look.gate(p); g != nil {
+			return g
+		}
+	}
 	if d.byClient {
 		if g := p.returnGate(s); g != nil {
 			return g
