@@ -79,6 +79,12 @@ func Compile(r store.Rule) (*Rule, error) {
 	return c, nil
 }
 
+// AddressPattern compiles a pattern over addresses by the subtree grammar, as a
+// rule has one. The error is an [*InvalidError] of that field.
+func AddressPattern(field, text string) (*subject.Pattern, error) {
+	return pattern(field, subject.Subtree, text, addressForms)
+}
+
 // onAddresses reports whether an action is one on addresses of messages. The
 // others are on names that their own parts define.
 func onAddresses(a acl.Action) bool {
