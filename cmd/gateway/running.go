@@ -87,7 +87,11 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Feed: b.positions, Rules: b.positions, MaxRules: int(cfg.Rules.Max), Verifier: c.verifier, Failures: failures(cfg), TLS: g.tls, Logger: log, Version: version.Version(),
 		Workspaces: b.positions, AutoCreate: cfg.Workspaces.AutoCreate, Credentials: b.positions,
 		Implementations: b.positions,
-		Presence:        b.presence, Boot: b.boot,
+		Grants:          b.positions,
+		GrantLimits: gateway.GrantLimits{
+			PerSubject: int(cfg.Grants.MaxPerSubject), Lifetime: min(cfg.Grants.Lifetime, cfg.Grants.MaxLifetime), MaxLifetime: cfg.Grants.MaxLifetime,
+		},
+		Presence: b.presence, Boot: b.boot,
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
 		Limits: limitsOf(cfg), ByteQuota: int64(cfg.Limits.StoredBytesPerWorkspace), AddressQuota: int(cfg.Limits.AddressesPerWorkspace), Stored: b.positions,

@@ -114,6 +114,10 @@ type Config struct {
 	Rules struct {
 		Max int64
 	}
+	Grants struct {
+		MaxPerSubject         int64
+		Lifetime, MaxLifetime time.Duration
+	}
 	Audit struct {
 		Retention time.Duration
 	}

@@ -149,6 +149,21 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Rules.Max },
 	},
 	{
+		Name: "grants.max_per_subject", Type: TypeInt, Default: "1000", Min: 1, Max: 10_000,
+		Doc:   "How many authority grants of one subject there may be, derived ones and those that ended within the last hour included.",
+		field: func(c *Config) any { return &c.Grants.MaxPerSubject },
+	},
+	{
+		Name: "grants.lifetime", Type: TypeDuration, Default: "1h", Min: int64(time.Second), Max: int64(366 * 24 * time.Hour),
+		Doc:   "How long a grant is good that does not say.",
+		field: func(c *Config) any { return &c.Grants.Lifetime },
+	},
+	{
+		Name: "grants.max_lifetime", Type: TypeDuration, Default: "720h", Min: int64(time.Second), Max: int64(366 * 24 * time.Hour),
+		Doc:   "How long a grant may be good, renewals included.",
+		field: func(c *Config) any { return &c.Grants.MaxLifetime },
+	},
+	{
 		Name: "max_payload", Type: TypeSize, Default: "1000000", Min: 1, Max: MaxPayloadLimit,
 		Doc:   "The largest payload of a message. At most 1,000,000 bytes: a broker's frame holds 1 MiB with the envelope.",
 		field: func(c *Config) any { return &c.MaxPayload },

@@ -16,6 +16,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/admin"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/grants"
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/orchestrator"
 	"github.com/aether-gateway/gateway/internal/peers"
@@ -56,6 +57,11 @@ type Options struct {
 	// Credentials keeps API keys and what was revoked; nil: there are none, and
 	// nothing is.
 	Credentials trust.Store
+	// Grants keeps who may act for whom; nil: nobody does. GrantLimits are how
+	// many there may be of one subject and how long they are good; zero is the
+	// default.
+	Grants      store.Grants
+	GrantLimits GrantLimits
 	// Failures slows addresses whose credentials fail; nil slows none.
 	Failures *auth.Failures
 	// TLS encrypts connections; nil serves in plain text.
@@ -108,6 +114,12 @@ type Options struct {
 	Reflection bool
 }
 
+// GrantLimits bound grants.
+type GrantLimits struct {
+	PerSubject            int
+	Lifetime, MaxLifetime time.Duration
+}
+
 const defaultKeepalive = 10 * time.Second
 
 // Gateway is a running gateway.
@@ -122,6 +134,8 @@ type Gateway struct {
 	Limits   *limits.Limiter // nil: nothing is limited
 	// Registry knows what can be started; nil without [Options.Implementations].
 	Registry *orchestrator.Registry
+	// Grants knows who may act for whom; nil without [Options.Grants].
+	Grants *grants.Service
 	// Trust knows API keys and revocations; nil without [Options.Credentials].
 	Trust *trust.Credentials
 }
@@ -165,7 +179,9 @@ func New(o Options) *Gateway {
 	})
 	g.Peers = peers.New(o.Presence, o.Logger)
 	finder := where.New(g.Router, o.Presence, g.Peers, nil)
+	acting := g.keepGrants(o)
 	g.Sessions = session.NewManager(session.Options{
+		Grants: acting,
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Revocations: revocations, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
@@ -188,8 +204,16 @@ func New(o Options) *Gateway {
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,
 		Audit: g.Audit, Records: o.Records, Finder: finder, Leases: o.Presence, Rules: g.Router.Rules(), Spaces: g.Router, Members: g.Router.Members(),
 	})
+	if g.Grants != nil {
+		g.Grants.OnRevoked(g.Sessions.GrantsRevoked)
+	}
 	if g.Trust != nil {
-		g.Trust.OnChange(g.Sessions.Recheck)
+		g.Trust.OnChange(func() {
+			g.Sessions.Recheck()
+			if g.Grants != nil {
+				g.Grants.Recheck()
+			}
+		})
 	}
 	g.Server = server.New(server.Options{
 		Sessions: g.Sessions, Logger: o.Logger, KeepaliveTime: o.KeepaliveTime, KeepaliveTimeout: o.KeepaliveTimeout,
@@ -241,6 +265,14 @@ func (g *Gateway) Ready(ctx context.Context) error {
 			return router.ErrUnready
 		}
 	}
+	if g.Grants != nil {
+		select {
+		case <-g.Grants.Known():
+			g.Grants.Recheck()
+		case <-ctx.Done():
+			return router.ErrUnready
+		}
+	}
 	tick := time.NewTicker(presencePoll)
 	defer tick.Stop()
 	for {
@@ -287,6 +319,7 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	closed := g.Sessions.Close(ctx)
 	g.Limits.Close()
 	g.Trust.Close()
+	g.Grants.Close()
 	g.Registry.Close()
 	return errors.Join(drained, closed, g.Router.Close(ctx), g.Presence.Close(ctx), g.Audit.Close(ctx))
 }

@@ -296,7 +296,7 @@ func TestFrameErrors(t *testing.T) {
 		{"ttl", sendFrame(&aetherv1.SendMessage{TargetTopic: "ag::w::echo::1", TtlMs: -1, RequestId: "8"}), "ERR_INVALID_ARGUMENT", "8"},
 		{"tracking", sendFrame(&aetherv1.SendMessage{TargetTopic: "ag::w::echo::1", Tracking: &aetherv1.Tracking{Mode: aetherv1.TrackingMode_TRACKING_MODE_ALL}}), "ERR_INVALID_ARGUMENT", ""},
 		{"tracking mode", sendFrame(&aetherv1.SendMessage{TargetTopic: "ag::w::echo::1", Tracking: &aetherv1.Tracking{Mode: 9}, RequestId: "9"}), "ERR_INVALID_ARGUMENT", "9"},
-		{"grant", sendFrame(&aetherv1.SendMessage{TargetTopic: "ag::w::echo::1", Authorization: &aetherv1.AuthorizationContext{GrantId: "g"}, RequestId: "10"}), "ERR_NOT_IMPLEMENTED", "10"},
+		{"grant", sendFrame(&aetherv1.SendMessage{TargetTopic: "ag::w::echo::1", Authorization: &aetherv1.AuthorizationContext{GrantId: "g"}, RequestId: "10"}), "ERR_GRANT_INVALID", "10"},
 	} {
 		p.user.Up(c.frame)
 		if e := p.user.Error(); e.GetCode() != c.want || e.GetRequestId() != c.id {

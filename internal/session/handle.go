@@ -36,6 +36,10 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 		}
 	case *aetherv1.UpstreamMessage_Progress:
 		s.progress(p.Progress)
+	case *aetherv1.UpstreamMessage_AuthorityGrantOp:
+		s.grantOp(p.AuthorityGrantOp)
+	case *aetherv1.UpstreamMessage_ResolveAuthorityRequest:
+		s.resolve(p.ResolveAuthorityRequest)
 	case *aetherv1.UpstreamMessage_ConnectionStatusRequest:
 		s.status(p.ConnectionStatusRequest)
 	case *aetherv1.UpstreamMessage_WhereIs:

@@ -17,6 +17,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
 // Serve serves one connection from its first frame to its end. The error is
@@ -199,6 +200,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	s.box = delivery.NewMailbox(mailbox)
 	s.sender = m.o.Router.NewSender(&s.principal, s.identity, s.lease, s.box, s.slow)
 	s.sender.Limit(s.account)
+	s.sender.OnRefused(func(target string, err *wireerr.Error) { s.record("send", target, err) })
 	if err := m.admit(ctx, &principal, id, credential.ExpiresAt); err != nil {
 		m.release(s)
 		return nil, err

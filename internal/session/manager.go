@@ -57,6 +57,8 @@ type Options struct {
 	Workers Workers
 	// Finder answers where a message is; nil: that is not supported.
 	Finder *where.Finder
+	// Grants keeps who may act for whom; nil: nobody does.
+	Grants Grants
 	// Version is what ConnectionAck says.
 	Version string
 
@@ -225,6 +227,9 @@ func (m *Manager) remove(s *Session) {
 	if m.sessions[s.id] == s {
 		delete(m.sessions, s.id)
 		m.stats.Ended.Add(1)
+		if m.o.Grants != nil {
+			m.o.Grants.SessionEnded(s.id)
+		}
 	}
 	if m.draining && len(m.sessions) == 0 && m.empty != nil {
 		close(m.empty)

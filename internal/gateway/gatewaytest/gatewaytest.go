@@ -82,6 +82,7 @@ func SharedAt(tb testing.TB, now func() time.Time) Option {
 		o.Implementations = shared.Implementations
 		o.Workspaces = shared.Workspaces
 		o.Credentials = shared.Credentials
+		o.Grants = shared.Grants
 	}
 }
 
@@ -174,6 +175,7 @@ func openEmbedded(tb testing.TB, dir string, now func() time.Time, o *gateway.Op
 	o.Implementations = positions
 	o.Workspaces = positions
 	o.Credentials = positions
+	o.Grants = positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()
