@@ -39,8 +39,8 @@ type Claims struct {
 	Subject string // sub: whom the token was issued to, for the audit
 	Kind    string // kind: one of the Kind constants
 	// Workspaces is the claim of that name: where an agent or a task may live,
-	// which workspaces a user is a member of, which ones the others reach. The
-	// single entry "*" (on the wire also the bare string) is all of them, for
+	// which workspaces a user is a member of, which ones the others reach;
+	// operators are not limited. The single entry "*" (on the wire also the bare string) is all of them, for
 	// the kinds that are not workspace-scoped.
 	Workspaces []string
 	Impl       string // impl: the implementation, exactly
@@ -104,6 +104,9 @@ func (c *Claims) check() error {
 	switch {
 	case n.workspaced && c.coversAll():
 		return fmt.Errorf("%w: workspaces: '*' is not for kind %s, which lives in one workspace at a time", ErrClaims, c.Kind)
+	case c.Kind == KindOperator && len(c.Workspaces) > 0 && !c.coversAll():
+		// It would be taken for less than it is.
+		return fmt.Errorf("%w: workspaces: an operator reaches all of them; leave it out, or write '*'", ErrClaims)
 	case n.workspace && len(c.Workspaces) == 0:
 		return fmt.Errorf("%w: workspaces is missing", ErrClaims)
 	case n.impl && c.Impl == "":

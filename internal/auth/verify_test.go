@@ -245,6 +245,17 @@ func TestClaimsAreChecked(t *testing.T) {
 		maps.Copy(p, map[string]any{"kind": kind, "workspaces": "*", "user": "u"})
 		refused(t, v, kind+" of all workspaces", forge(t, header(HS256), p, testSecret), ErrClaims)
 	}
+	// An operator's rights are in all workspaces, whatever its token says of some.
+	for _, c := range []struct {
+		workspaces any
+		want       error
+	}{{[]string{"prod"}, ErrClaims}, {[]string{"prod", "test"}, ErrClaims}, {"*", nil}, {[]string{"*"}, nil}, {[]string{}, nil}} {
+		p := goodPayload()
+		p["kind"], p["workspaces"] = "operator", c.workspaces
+		if _, err := v.Verify(context.Background(), forge(t, header(HS256), p, testSecret)); !errors.Is(err, c.want) {
+			t.Errorf("an operator of %v: %v", c.workspaces, err)
+		}
+	}
 	for _, kind := range []string{"user", "workflow_engine", "metrics_bridge", "orchestrator", "service", "bridge"} {
 		p := goodPayload()
 		p["kind"] = kind

@@ -144,8 +144,7 @@ func (l *Limiter) Close() {
 	l.wg.Wait()
 }
 
-// Refused returns how many sends each scope has refused, in the order of
-// [Scopes].
+// Refused returns how many sends each [Scope] has refused.
 func (l *Limiter) Refused() (counts [scopes]uint64) {
 	if l == nil {
 		return counts

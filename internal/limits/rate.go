@@ -42,9 +42,6 @@ var scopeNames = [scopes]string{"identity", "credential", "workspace"}
 // String is the word for the scope in errors and metrics.
 func (s Scope) String() string { return scopeNames[s] }
 
-// Scopes lists the words of all scopes, in their order.
-func Scopes() []string { return scopeNames[:] }
-
 // Unit is what is counted.
 type Unit uint8
 
