@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,10 +15,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 )
 
 // Through the balancer one connection takes as many streams as at a gateway: it
-// took a hundred, and the next one waited without a word.
+// took a hundred, and the next one waited without a word. And it says that it is
+// there.
 func TestBalancerTakesManyStreams(t *testing.T) {
 	t.Parallel()
 	const streams = 200 // of the 1,024 that a gateway takes
@@ -30,7 +33,13 @@ func TestBalancerTakesManyStreams(t *testing.T) {
 		}
 		return l
 	}
-	server := grpc.NewServer()
+	var unnamed atomic.Int64
+	server := grpc.NewServer(grpc.StreamInterceptor(func(srv any, st grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if len(metadata.ValueFromIncomingContext(st.Context(), "x-forwarded-for")) == 0 {
+			unnamed.Add(1)
+		}
+		return next(srv, st)
+	}))
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	ready := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Minute}
 	rpc, web := listen(at(2)), listen(at(3))
@@ -69,5 +78,8 @@ func TestBalancerTakesManyStreams(t *testing.T) {
 		if err != nil {
 			t.Fatalf("stream %d: %v", i+1, err)
 		}
+	}
+	if n := unnamed.Load(); n > 0 {
+		t.Errorf("of %d streams the gateway cannot see that a balancer passes them on: without a credential, they would be ones of its own machine", n)
 	}
 }
