@@ -8,7 +8,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -152,5 +154,43 @@ func TestHugeMetadata(t *testing.T) {
 	}
 	if err := tell(1 << 20); status.Code(err) == codes.Unauthenticated {
 		t.Error("1 MiB was taken")
+	}
+}
+
+// TestRemovedWhileConnecting: a member who is removed, or a token that is revoked,
+// while the session begins: it does not begin, or ends.
+func TestRemovedWhileConnecting(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	op := gatewaytest.Operator(t, g.Addr, g.OperatorToken("ops"))
+	ctx := within(t, 3*patience)
+	agent := gatewaytest.MustDial(t, g.Addr, g.AgentToken("w", "echo"), gatewaytest.AgentInit("w", "echo", "1"))
+	for i := range 12 {
+		user := fmt.Sprint("u", i)
+		token := g.Token(auth.Claims{Kind: auth.KindUser, User: user, Workspaces: []string{"w"}, ID: user})
+		init := gatewaytest.UserInit(user, "1")
+		init.Workspace = "w"
+		var peer *gatewaytest.Peer
+		var err, removed error
+		var both sync.WaitGroup
+		both.Go(func() { peer, err = gatewaytest.Dial(t, g.Addr, token, init) })
+		both.Go(func() {
+			switch i % 2 {
+			case 0:
+				_, removed = op.RuleMember(ctx, &adminv1.RuleMemberRequest{Workspace: "w", User: user, Ruling: "out"})
+			case 1:
+				_, removed = op.Revoke(ctx, &adminv1.RevokeRequest{What: "token", Id: user})
+			}
+		})
+		both.Wait()
+		check(t, removed)
+		agent.Send(send("us::"+user+"::1", "late", user))
+		agent.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetReceipt() != nil || m.GetError() != nil })
+		if err == nil {
+			err = peer.Ended(nil)
+		}
+		if code := status.Code(err); code != codes.PermissionDenied && code != codes.Unauthenticated {
+			t.Errorf("%s: ended with %v", user, err)
+		}
 	}
 }
