@@ -67,14 +67,16 @@ type Inbox struct {
 	stopped  bool               // nothing new is taken (S7)
 	cut      bool               // something was left because of that, after cutAt
 	cutAt    int64
-	held     []heldMessage // S2
-	heldSize int
-	hungry   bool  // is in the mailbox's list
-	need     int   // the size for which there was no room
-	moved    bool  // something became done since the last commit
-	finished int64 // the highest position of what has left the ledger
-	commit   int64 // last handed to the store
-	saved    int64 // last that the store has taken
+	// announced are seqs of messages that are to come and are repeats.
+	announced map[uint64]struct{}
+	held      []heldMessage // S2
+	heldSize  int
+	hungry    bool  // is in the mailbox's list
+	need      int   // the size for which there was no room
+	moved     bool  // something became done since the last commit
+	finished  int64 // the highest position of what has left the ledger
+	commit    int64 // last handed to the store
+	saved     int64 // last that the store has taken
 }
 
 type expectation struct {
@@ -211,7 +213,13 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 	if int64(position) <= in.Repeats || own && v.Seq <= in.RepeatsSeq {
 		attempts = 1
 	}
+	if own {
+		attempts = max(attempts, in.repeats(v.Seq))
+	}
 	_, ok := m.offer(in, v, int64(position), attempts)
+	if ok && own {
+		delete(in.announced, v.Seq)
+	}
 	return ok
 }
 
@@ -300,8 +308,9 @@ func (in *Inbox) live(v *envelope.View) bool {
 		in.expect(v.Seq, 0)
 		return true
 	}
-	id, ok := in.box.offer(in, v, none, 0)
+	id, ok := in.box.offer(in, v, none, in.repeats(v.Seq))
 	if ok {
+		delete(in.announced, v.Seq)
 		in.expect(v.Seq, id)
 	}
 	return ok

@@ -57,6 +57,7 @@ type partition struct {
 	holding []*inbox // have messages that wait for a fence
 	ids     ids
 	copies  copies
+	ghosts  ghosts
 	lines   lines
 	// returning is what senders wait for that are new here (M2).
 	returning returning
@@ -340,6 +341,9 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 			}
 		}
 		if it.byClient {
+			if outcome != streams.Stored {
+				p.vanished(it)
+			}
 			repeats = append(repeats, p.ids.settle(it.id, it.seq, outcome)...)
 		}
 	}

@@ -46,6 +46,49 @@ func TestP4Timeout(t *testing.T) {
 	c.quiet()
 }
 
+// What was delivered live and then not stored, because the publish failed, is no
+// copy to the log when its sender sends it again under its id. Its receiver has
+// had it: the repeat was not flagged.
+func TestRepeatsOfFailedSendsAreFlagged(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *Options) { o.PublishTimeout = 200 * time.Millisecond })
+	a, b := w.agent("a", client(0)), w.agent("b", client(0))
+	w.warm(a, b)
+	once := func(id string) *aetherv1.DownstreamMessage {
+		t.Helper()
+		if err := a.sender.Send(&aetherv1.SendMessage{TargetTopic: "ag::w::i::b", Payload: []byte(id), RequestId: "r", MessageId: id}); err != nil {
+			t.Fatal(err)
+		}
+		return a.answer()
+	}
+	w.log.Refuse(true) // from the next opening of the log on
+	w.log.Drop()
+	if e := once("id").GetError(); !e.GetRetryable() {
+		t.Fatalf("got %v", e)
+	}
+	if m := b.message(); m.GetRedelivered() || string(m.GetPayload()) != "id" {
+		t.Fatalf("want a new live delivery, got %v", m)
+	}
+	w.log.Refuse(false)
+	w.settled()
+	for once("id").GetReceipt() == nil {
+	}
+	for once("other").GetReceipt() == nil {
+	}
+	for first := true; ; first = false {
+		m := b.message()
+		if string(m.GetPayload()) == "other" {
+			if first || m.GetRedelivered() {
+				t.Errorf("first %t, want the repeat before it and this one new: %v", first, m)
+			}
+			return
+		}
+		if !m.GetRedelivered() {
+			t.Errorf("a repeat is not flagged: %v", m)
+		}
+	}
+}
+
 // Delivery rule P6: a repeated message id is delivered once; with another
 // payload it is refused; other senders and addresses have ids of their own.
 func TestP6Idempotency(t *testing.T) {

@@ -133,6 +133,9 @@ func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
 	}
 	s.waiting.Add(1)
 	p.seq = e.Seq
+	if p.ghosts.has(d) {
+		p.announce(e.Topic, e.Seq)
+	}
 	p.handLive(e.Topic, p.scratch, s)
 	if cap(p.scratch) > 256<<10 {
 		p.scratch = nil
