@@ -16,6 +16,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/config"
 	"github.com/aether-gateway/gateway/internal/gateway"
+	"github.com/aether-gateway/gateway/internal/kv"
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/metrics"
 	"github.com/aether-gateway/gateway/internal/ops"
@@ -95,6 +96,9 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
 		Limits: limitsOf(cfg), ByteQuota: int64(cfg.Limits.StoredBytesPerWorkspace), AddressQuota: int(cfg.Limits.AddressesPerWorkspace), Stored: b.positions,
+		Keys: kv.Options{
+			Store: b.positions, Keys: cfg.Limits.KeysPerWorkspace, Bytes: int64(cfg.Limits.KeyBytesPerWorkspace), CheckpointTTL: cfg.KV.CheckpointTTL,
+		},
 		AdmissionRate: int(cfg.Admission.Rate), InitTimeout: cfg.Session.InitTimeout, WriteTimeout: cfg.Session.WriteTimeout, HeartbeatInterval: cfg.Session.HeartbeatInterval,
 		KeepaliveTime: cfg.Session.KeepaliveTime, KeepaliveTimeout: cfg.Session.KeepaliveTimeout,
 		MaxUnacked: int(cfg.Session.MaxUnacked), MaxWindow: int(cfg.Session.MaxUnackedLimit), QueueBytes: int(cfg.Session.QueueBytes),

@@ -74,6 +74,13 @@ type Config struct {
 		// StoredBytesPerWorkspace and AddressesPerWorkspace are 0 for no limit.
 		StoredBytesPerWorkspace Size
 		AddressesPerWorkspace   int64
+		// KeysPerWorkspace and KeyBytesPerWorkspace are 0 for no limit.
+		KeysPerWorkspace     int64
+		KeyBytesPerWorkspace Size
+	}
+	KV struct {
+		// CheckpointTTL is 0 for checkpoints without an end.
+		CheckpointTTL time.Duration
 	}
 	Admission struct {
 		Rate int64

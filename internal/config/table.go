@@ -221,6 +221,22 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Limits.AddressesPerWorkspace },
 	},
 	{
+		Name: "limits.keys_per_workspace", Type: TypeInt, Default: "100000", Min: 0, Max: 1_000_000_000,
+		Doc: "Keys of the key-value store, checkpoints among them, that a workspace may have, and each implementation besides that are shared by all workspaces; " +
+			"past that, new ones are refused. 0 is no limit.",
+		field: func(c *Config) any { return &c.Limits.KeysPerWorkspace },
+	},
+	{
+		Name: "limits.key_bytes_per_workspace", Type: TypeSize, Default: "1GiB", Min: 0, Max: 1024 * tib,
+		Doc:   "The same in bytes of keys and values, each counted in steps of 1 KiB. 0 is no limit.",
+		field: func(c *Config) any { return &c.Limits.KeyBytesPerWorkspace },
+	},
+	{
+		Name: "kv.checkpoint_ttl", Type: TypeDuration, Default: "7d", Min: seconds(1), Max: int64(10 * 365 * day), ZeroOff: true,
+		Doc:   "How long a checkpoint is kept whose owner leaves that to the gateway (`ttl` -1). 0 is without end.",
+		field: func(c *Config) any { return &c.KV.CheckpointTTL },
+	},
+	{
 		Name: "admission.rate", Type: TypeInt, Default: "500", Min: 0, Max: 1_000_000,
 		Doc:   "New sessions per second, and as many at once. Others are told when to come back. 0 is no limit.",
 		field: func(c *Config) any { return &c.Admission.Rate },

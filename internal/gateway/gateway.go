@@ -17,6 +17,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/grants"
+	"github.com/aether-gateway/gateway/internal/kv"
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/orchestrator"
 	"github.com/aether-gateway/gateway/internal/peers"
@@ -93,6 +94,10 @@ type Options struct {
 	AddressQuota int
 	Stored       store.Stored
 
+	// Keys keeps keys and checkpoints; what of [kv.Options] belongs to the
+	// gateway's parts is filled in. Without a store there are none.
+	Keys kv.Options
+
 	// Limits are the rates and numbers of sessions; what it needs of the
 	// gateway's parts is filled in. The zero value limits nothing.
 	Limits limits.Options
@@ -136,6 +141,7 @@ type Gateway struct {
 	Registry *orchestrator.Registry
 	// Grants knows who may act for whom; nil without [Options.Grants].
 	Grants *grants.Service
+	KV     *kv.Service // nil: there are no keys
 	// Trust knows API keys and revocations; nil without [Options.Credentials].
 	Trust *trust.Credentials
 }
@@ -180,12 +186,16 @@ func New(o Options) *Gateway {
 	g.Peers = peers.New(o.Presence, o.Logger)
 	finder := where.New(g.Router, o.Presence, g.Peers, nil)
 	acting := g.keepGrants(o)
+	if o.Keys.Store != nil {
+		o.Keys.Rules, o.Keys.Members, o.Keys.Spaces, o.Keys.Logger = g.Router.Rules(), g.Router.Members(), g.Router.Spaces(), o.Logger
+		g.KV = kv.New(o.Keys)
+	}
 	g.Sessions = session.NewManager(session.Options{
 		Grants: acting,
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Revocations: revocations, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
-		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, Workers: o.Workers,
+		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, KV: g.KV, Workers: o.Workers,
 	})
 	var implementations admin.Implementations
 	if o.Implementations != nil {
@@ -318,6 +328,7 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	g.Peers.Close()
 	closed := g.Sessions.Close(ctx)
 	g.Limits.Close()
+	g.KV.Close()
 	g.Trust.Close()
 	g.Grants.Close()
 	g.Registry.Close()

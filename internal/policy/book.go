@@ -55,6 +55,16 @@ func (b *Book) Effect(p *acl.Principal, action acl.Action, a address.Address) ac
 	return s.Effect(p, action, a)
 }
 
+// EffectOn says what the rules say of a principal, by its identity string, doing
+// something with what is no address of messages, such as a key.
+func (b *Book) EffectOn(principal string, action acl.Action, target string) acl.Effect {
+	s := b.set.Load()
+	if s == nil {
+		return acl.Deny
+	}
+	return s.EffectOn(principal, action, target)
+}
+
 // Allows reports whether the rules let a principal do something with an address
 // that it could not do by itself. Denied is what any rule denies, and what none
 // allows.

@@ -6,7 +6,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
-	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/router"
 )
@@ -85,9 +84,8 @@ func (s *Session) greet() error {
 	if err := s.write(frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_ConnectionAck{ConnectionAck: ack}})); err != nil {
 		return err
 	}
-	switch s.kind {
-	case acl.Agent, acl.UniqueTask, acl.Task:
-		return s.write(frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Config{Config: &aetherv1.ConfigSnapshot{}}}))
+	if snapshot := s.snapshot(); snapshot != nil {
+		return s.write(frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Config{Config: snapshot}}))
 	}
 	return nil
 }

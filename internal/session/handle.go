@@ -44,6 +44,10 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 		s.status(p.ConnectionStatusRequest)
 	case *aetherv1.UpstreamMessage_WhereIs:
 		s.whereIs(p.WhereIs)
+	case *aetherv1.UpstreamMessage_KvOp:
+		s.keys(p.KvOp)
+	case *aetherv1.UpstreamMessage_CheckpointOp:
+		s.checkpoint(p.CheckpointOp)
 	case *aetherv1.UpstreamMessage_Init:
 		s.end(cause{err: status.Error(codes.InvalidArgument, "a second init on one stream"), flush: true})
 	case nil:

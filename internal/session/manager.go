@@ -11,6 +11,7 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/kv"
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
@@ -59,6 +60,8 @@ type Options struct {
 	Finder *where.Finder
 	// Grants keeps who may act for whom; nil: nobody does.
 	Grants Grants
+	// KV keeps keys and checkpoints; nil: they are not supported.
+	KV *kv.Service
 	// Version is what ConnectionAck says.
 	Version string
 

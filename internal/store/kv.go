@@ -85,6 +85,8 @@ type KV interface {
 	// have up to so many bytes of keys and values, but at least one. more says
 	// that there are others behind them.
 	ListKV(ctx context.Context, space KVSpace, prefix, after string, limit int, bytes int64) (rows []KVRow, more bool, err error)
+	// ListKVKeys is ListKV of the keys alone.
+	ListKVKeys(ctx context.Context, space KVSpace, prefix, after string, limit int) (keys []string, more bool, err error)
 	// SnapshotKV returns, from one look at the store, up to limit keys of a form
 	// of each of two spaces, in order, with as many as have up to so many bytes;
 	// those of the first go before. cut says that there are more.

@@ -83,6 +83,7 @@ func SharedAt(tb testing.TB, now func() time.Time) Option {
 		o.Workspaces = shared.Workspaces
 		o.Credentials = shared.Credentials
 		o.Grants = shared.Grants
+		o.Keys.Store = shared.Keys.Store
 	}
 }
 
@@ -176,6 +177,7 @@ func openEmbedded(tb testing.TB, dir string, now func() time.Time, o *gateway.Op
 	o.Workspaces = positions
 	o.Credentials = positions
 	o.Grants = positions
+	o.Keys.Store = positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()

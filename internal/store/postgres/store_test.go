@@ -259,6 +259,7 @@ func everyCall(s store.Store) map[string]error {
 		return store.KVChange{Verb: store.KVPut, Value: []byte("v")}, nil
 	})
 	_, _, errs["ListKV"] = s.ListKV(ctx, store.KVSpace{Scope: 1}, "", "", 1, 1)
+	_, _, errs["ListKVKeys"] = s.ListKVKeys(ctx, store.KVSpace{Scope: 1}, "", "", 1)
 	_, _, errs["SnapshotKV"] = s.SnapshotKV(ctx, store.KVSpace{Scope: 1}, store.KVSpace{Scope: 2}, 0, 1, 1)
 	_, errs["PurgeKV"] = s.PurgeKV(ctx, "nobody")
 	_, errs["ExpireKV"] = s.ExpireKV(ctx)

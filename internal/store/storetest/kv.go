@@ -211,6 +211,16 @@ func kvListsInOrder(t *testing.T, b *bench) {
 				want = append(want, k)
 			}
 		}
+		names, more, err := b.s.ListKVKeys(context.Background(), kvHere, prefix, "", 100)
+		if err != nil || more || !slices.Equal(names, want) {
+			t.Errorf("keys with prefix %q: %q, %v, %v, want %q", prefix, names, more, err, want)
+		}
+		if n := len(want); n > 2 {
+			names, more, err = b.s.ListKVKeys(context.Background(), kvHere, prefix, want[0], n-2)
+			if err != nil || !more || !slices.Equal(names, want[1:n-1]) {
+				t.Errorf("keys with prefix %q after %q: %q, %v, %v", prefix, want[0], names, more, err)
+			}
+		}
 		for _, limit := range []int{3, 100} {
 			if got, _ := b.keysOf(prefix, limit, 1<<20); !slices.Equal(got, want) {
 				t.Errorf("with prefix %q, %d at a time: %q, want %q", prefix, limit, got, want)

@@ -31,7 +31,11 @@ const (
 			from (select key, size from kv where workspace = $1 and scope = $2 and implementation = $3 and owner = $4
 				and (expires_at is null or expires_at > $5) and key > $6 and key >= $7`
 	listKVBelow = ` and key < $10`
-	listKVEnd   = ` order by key limit $8) of_all
+	listKVKeys  = `select key from kv where workspace = $1 and scope = $2 and implementation = $3 and owner = $4
+		and (expires_at is null or expires_at > $5) and key > $6 and key >= $7`
+	listKVKeysBelow = ` and key < $9`
+	listKVKeysEnd   = ` order by key limit $8`
+	listKVEnd       = ` order by key limit $8) of_all
 		) s on s.key = k.key
 		where k.workspace = $1 and k.scope = $2 and k.implementation = $3 and k.owner = $4 and (s.upto - s.size <= $9 or s.nth = 2)
 		order by k.key`
@@ -256,6 +260,37 @@ func (t *Tables) ListKV(ctx context.Context, space store.KVSpace, prefix, after 
 		return nil, false, err
 	}
 	return rows, more, nil
+}
+
+// ListKVKeys implements [store.KV].
+func (t *Tables) ListKVKeys(ctx context.Context, space store.KVSpace, prefix, after string, limit int) (keys []string, more bool, err error) {
+	if err := checkKV(space, prefix, after); err != nil {
+		return nil, false, err
+	}
+	limit = max(limit, 1)
+	query := listKVKeys
+	args := []any{space.Workspace, int64(space.Scope), space.Implementation, space.Owner, t.now(), after, prefix, int64(limit) + 1}
+	if below, ok := behind(prefix); ok {
+		query += listKVKeysBelow
+		args = append(args, below)
+	}
+	err = t.db.Read(ctx, "list keys", func(r Reader) error {
+		keys, more = nil, false
+		return r.Query(query+listKVKeysEnd, args, func(scan Scan) error {
+			var key string
+			if err := scan(&key); err != nil {
+				return err
+			}
+			if more = len(keys) >= limit; !more {
+				keys = append(keys, key)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return keys, more, nil
 }
 
 // SnapshotKV implements [store.KV].
