@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 )
 
 // churnCell measures what identities leave in a gateway that come once, send a
@@ -32,6 +35,8 @@ const (
 	warmVisitors = 5000
 	// crowd is how many visitors there are at a time.
 	crowd = 16
+	// pauseOfVisitor is before it tries again to connect.
+	pauseOfVisitor = 500 * time.Millisecond
 )
 
 type churn struct {
@@ -40,6 +45,7 @@ type churn struct {
 	visitors int // in a round
 	run1     uint64
 	came     atomic.Int64 // in all rounds
+	repeated atomic.Int64 // connects that a busy gateway did not take at once
 	opened   bool
 }
 
@@ -70,11 +76,11 @@ func (ch *churn) run(ctx context.Context, system string, round int) (o outcome, 
 	if o.Before, err = ch.footprint(ctx, system); err != nil {
 		return o, err
 	}
-	begin := time.Now()
+	begin, repeated := time.Now(), ch.repeated.Load()
 	if err := ch.visit(ctx, system, ch.visitors, &o); err != nil {
 		return o, err
 	}
-	o.Elapsed, o.Messages = time.Since(begin), uint64(ch.visitors)
+	o.Elapsed, o.Messages, o.Repeated = time.Since(begin), uint64(ch.visitors), float64(ch.repeated.Load()-repeated)
 	o.After, err = ch.footprint(ctx, system)
 	return o, err
 }
@@ -105,10 +111,10 @@ func series(text []byte) (n int) {
 
 // visit lets so many identities come that never came before.
 func (ch *churn) visit(ctx context.Context, system string, n int, o *outcome) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	t := ch.site.systems[system].(*server).target
-	errs, wrong := make([]error, crowd), make([]faults, crowd)
+	wrong := make([]faults, crowd)
 	var left atomic.Int64
 	left.Store(int64(n))
 	var all sync.WaitGroup
@@ -120,8 +126,8 @@ func (ch *churn) visit(ctx context.Context, system string, n int, o *outcome) er
 				f, err = ch.visitor(ctx, t, message)
 				wrong[i].add(f)
 			}
-			if errs[i] = err; err != nil {
-				cancel()
+			if err != nil {
+				cancel(err)
 			}
 		})
 	}
@@ -129,12 +135,24 @@ func (ch *churn) visit(ctx context.Context, system string, n int, o *outcome) er
 	for _, f := range wrong {
 		o.Faults.add(f)
 	}
-	return errors.Join(errs...)
+	return context.Cause(ctx)
 }
 
 // visitor connects, sends a message, waits for its receipt and leaves.
 func (ch *churn) visitor(ctx context.Context, t target, message *template) (faults, error) {
-	f, err := t.feeder(ctx, fmt.Sprintf("visitor-%d-%d", ch.run1, ch.came.Add(1)), 1)
+	name := fmt.Sprintf("visitor-%d-%d", ch.run1, ch.came.Add(1))
+	f, err := t.feeder(ctx, name, 1)
+	for begin := time.Now(); grpcstatus.Code(err) == codes.Unavailable && time.Since(begin) < patience; {
+		ch.repeated.Add(1)
+		pause := time.NewTimer(pauseOfVisitor)
+		select {
+		case <-pause.C:
+			f, err = t.feeder(ctx, name, 1)
+		case <-ctx.Done():
+			pause.Stop()
+			return faults{}, context.Cause(ctx)
+		}
+	}
 	if err != nil {
 		return faults{}, err
 	}
@@ -163,5 +181,8 @@ func (r *report) remains() []row {
 		w.AtMost = ceilingChurn
 		rows = append(rows, w)
 	}
-	return append(rows, compare("  identities that came and went", "a second", r.rounds(cellChurn, nameRabbitMQ, throughput), "", nil))
+	again := r.rounds(cellChurn, nameRabbitMQ, func(o *outcome) float64 { return o.Repeated })
+	repeats := compare("  connects that were told to come again", "", again, "", nil)
+	repeats.known = len(again) > 0
+	return append(rows, compare("  identities that came and went", "a second", r.rounds(cellChurn, nameRabbitMQ, throughput), "", nil), repeats)
 }

@@ -46,6 +46,9 @@ type outcome struct {
 	// Before and After are what the gateway had around identities that came and
 	// went.
 	Before, After footprint
+	// Repeated counts connects of theirs that were made anew, because the gateway
+	// could not take them at that moment.
+	Repeated float64
 	// FewRules and ManyRules are what a decision takes, in nanoseconds.
 	FewRules, ManyRules float64
 }

@@ -61,6 +61,8 @@ type commands struct {
 	Impl      implCmd      `cmd:"" help:"Say which agents and tasks are started when mail waits for them, and how."`
 	Audit     auditCmd     `cmd:"" help:"See what was recorded: connections, refusals, what operators did."`
 
+	Bench benchCmd `cmd:"" help:"Measure a running gateway by the messages that it lets through."`
+
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
