@@ -58,7 +58,9 @@ func (c *benchCmd) Run(p *program) error {
 		flag            string
 		value, min, max int
 	}{
-		{"--pairs", c.Pairs, 1, load.MaxPairs}, {"--size", c.Size, load.MinPayload, load.MaxPayload}, {"--rate", c.Rate, 0, load.MaxRate},
+		{"--pairs", c.Pairs, 1, load.MaxPairs},
+		{"--size", c.Size, load.MinPayload, load.MaxPayload},
+		{"--rate", c.Rate, 0, load.MaxRate},
 		{"--window", c.Window, 1, load.MaxWindow},
 	} {
 		if x.value < x.min || x.value > x.max {
