@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
@@ -210,7 +213,7 @@ func (r *realm) slow(t *testing.T) {
 // to from two gateways. Between a change and the next request for one nothing of
 // another workspace comes, and what is sent after the change does.
 func (r *realm) canaries(t *testing.T) {
-	windows, rounds := 8, 15
+	windows, rounds := 6, 8
 	if os.Getenv("AETHER_TEST_LONG") != "" {
 		windows, rounds = 20, 50 // 1,000 in all
 	}
@@ -311,10 +314,23 @@ func (r *realm) rulings(t *testing.T) {
 	if code := switched(t, user, "w", nil); code != "ERR_PERMISSION_DENIED" {
 		t.Errorf("where the user is kept out: %s", code)
 	}
+	// Their token may be replaced there, and they may come back there, as long as
+	// they are let in.
+	if _, refusal := user.Reauthenticate(r.a.UserToken("u", "w")); refusal != nil {
+		t.Errorf("a new token: %v", refusal)
+	}
+	back := window(t, r.a, "4", "x", "w")
 	shouts(t, bridgeCalled(t, r.b, "2"), "x", "still")
 	hears(t, user, "x", "still")
+	hears(t, back, "x", "still")
 	rule("x", store.RuledOut)
 	ended(t, user, "MEMBERSHIP_REVOKED")
+	ended(t, back, "MEMBERSHIP_REVOKED")
+	again := gatewaytest.UserInit("u", "5")
+	again.Workspace = "x"
+	if _, err := gatewaytest.Dial(t, r.a.Addr, r.a.UserToken("u", "w"), again); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("connecting where the user is kept out: %v", err)
+	}
 	// The workspace is deleted under a user who has come into it by a switch.
 	user = window(t, r.a, "2", "", "w", "v")
 	if code := switched(t, user, "v", nil); code != "" {

@@ -134,15 +134,19 @@ func (m *Members) InWorkspace(user, workspace string) bool {
 	return exists
 }
 
+// PutIn reports whether an operator has put a user into a workspace.
+func (m *Members) PutIn(user, workspace string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.users[user][workspace].Ruling == store.RuledIn
+}
+
 // MayEnter reports whether a user may be in a workspace by a credential that
 // covers a set of them: it exists, an operator has not put them out, and either
 // the credential covers it or an operator has put them in. What other
 // credentials of the user cover says nothing.
 func (m *Members) MayEnter(user, workspace string, covered acl.WorkspaceSet) bool {
-	m.mu.RLock()
-	ruling := m.users[user][workspace].Ruling
-	m.mu.RUnlock()
-	if ruling == store.RuledOut || ruling != store.RuledIn && !covered.Covers(workspace) {
+	if m.Barred(user, workspace) || !covered.Covers(workspace) && !m.PutIn(user, workspace) {
 		return false
 	}
 	_, exists := m.spaces.Check(workspace)

@@ -153,7 +153,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	if err != nil {
 		return nil, err
 	}
-	principal, credential, err := m.login(ctx, st, init, id)
+	principal, credential, err := m.loginIn(ctx, st, init, id)
 	if err != nil {
 		return nil, err
 	}

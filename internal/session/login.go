@@ -27,6 +27,19 @@ func (m *Manager) login(ctx context.Context, st Stream, init *aetherv1.InitConne
 	return principal, credential, nil
 }
 
+// loginIn is login that lets a user begin in a workspace into which an operator
+// has put them, whatever their credential says of it (gateway.md 4.2).
+func (m *Manager) loginIn(ctx context.Context, st Stream, init *aetherv1.InitConnection, id auth.Identity) (acl.Principal, *auth.Credential, error) {
+	first := id.Workspace
+	if id.Kind != acl.User || !m.o.Router.Members().PutIn(id.UserID, first) {
+		return m.login(ctx, st, init, id)
+	}
+	id.Workspace = ""
+	principal, credential, err := m.login(ctx, st, init, id)
+	principal.Workspace = first
+	return principal, credential, err
+}
+
 // slowed counts a connection that is told to come back later.
 func (m *Manager) slowed(wait time.Duration) error {
 	m.stats.Slowed.Add(1)
