@@ -30,7 +30,8 @@ type Client struct {
 
 	mu         sync.Mutex // a leaf: nothing else is locked while it is held
 	session    Session
-	current    *link // nil between sessions
+	current    *link  // nil between sessions
+	workspace  string // of a user: where the next session begins
 	config     Config
 	configured chan struct{} // closed when config is set
 	end        *Error        // why it ended; nil while it lives and after Close
@@ -73,6 +74,7 @@ func newClient(opts Options) (*Client, error) {
 	}
 	c := &Client{
 		opts:       opts,
+		workspace:  opts.Workspace,
 		notices:    newNotices(opts.OnNotice),
 		leave:      make(chan struct{}),
 		done:       make(chan struct{}),
@@ -171,7 +173,7 @@ func (c *Client) Messages(ctx context.Context) iter.Seq[*Message] {
 }
 
 // SendFrame writes a frame that this package has no method for: key-value and
-// task operations, progress, a heartbeat. It waits until the frame is written.
+// task operations, a heartbeat. It waits until the frame is written.
 // Answers come as [Frame] or [Refused] notices. Frames are not repeated after a
 // break, and are refused between two sessions. The frame must not be changed
 // afterwards; sends, acknowledgements and init frames are refused.
@@ -180,16 +182,9 @@ func (c *Client) SendFrame(ctx context.Context, frame *aetherv1.UpstreamMessage)
 	case nil, *aetherv1.UpstreamMessage_Init, *aetherv1.UpstreamMessage_Send, *aetherv1.UpstreamMessage_Ack:
 		return &Error{Code: CodeInvalidArgument, Message: "SendFrame does not take this kind of frame"}
 	}
-	c.mu.Lock()
-	l := c.current
-	c.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.endError()
-	default:
-	}
-	if l == nil {
-		return broken("not connected at the moment")
+	l, err := c.connected()
+	if err != nil {
+		return err
 	}
 	return l.sendFrame(ctx, frame)
 }

@@ -34,6 +34,8 @@ const (
 	CodeUnavailable      Code = "ERR_UNAVAILABLE"
 	CodePublishFailed    Code = "ERR_PUBLISH_FAILED"
 	CodeInternal         Code = "ERR_INTERNAL"
+	CodeNotFound         Code = "ERR_NOT_FOUND"
+	CodeSwitchFailed     Code = "ERR_WORKSPACE_SWITCH_FAILED"
 
 	// CodeDuplicateIdentity: another session holds this identity.
 	CodeDuplicateIdentity Code = "CLIENT_DUPLICATE_IDENTITY"

@@ -36,6 +36,8 @@ func FuzzDispatch(f *testing.F) {
 		&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_CredentialExpiring{}},
 		&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Reauthenticated{}},
 		&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_ConnectionAck{}},
+		&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_WorkspaceSwitched{}},
+		&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_ProgressUpdate{ProgressUpdate: &aetherv1.ProgressUpdate{TimestampMs: -1}}},
 		&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Signal{Signal: &aetherv1.Signal{Type: 1, ReconnectAfterMs: 1 << 62}}},
 		&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Signal{}},
 	)
@@ -50,7 +52,7 @@ func FuzzDispatch(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &link{renewals: newRenewals(nil), c: c, wakeup: make(chan struct{}, 1), session: Session{Extended: true}}
+		l := &link{renewals: newRenewals(nil), switches: newSwitches(), c: c, wakeup: make(chan struct{}, 1), session: Session{Extended: true}}
 		l.ctx, l.cancel = context.WithCancelCause(c.ctx)
 		c.sends.attach(l)
 		c.recv.attach(l)

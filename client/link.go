@@ -41,6 +41,7 @@ type link struct {
 
 	draining   atomic.Bool // the gateway is going: write no new sends
 	renewals   *renewals
+	switches   *switches
 	comeBackAt atomic.Int64 // the gateway's hint, as a duration since began
 }
 
@@ -55,7 +56,7 @@ func (c *Client) open(ctx context.Context, resume string) (*link, error) {
 	if err != nil {
 		return nil, &Error{Code: CodeInvalidArgument, Message: err.Error(), terminal: true, cause: err}
 	}
-	l := &link{c: c, conn: conn, wakeup: make(chan struct{}, 1), raw: make(chan *rawFrame), renewals: newRenewals(credential)}
+	l := &link{c: c, conn: conn, wakeup: make(chan struct{}, 1), raw: make(chan *rawFrame), renewals: newRenewals(credential), switches: newSwitches()}
 	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
 	if err := l.handshake(ctx, c.init(credential, resume)); err != nil {
 		l.cancel(err)
@@ -186,7 +187,7 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		c.sends.stored(f.Receipt)
 	case *aetherv1.DownstreamMessage_Error:
 		e := fromResponse(f.Error)
-		if !c.sends.refuse(f.Error.GetRequestId(), e) && !l.renewals.refused(e) {
+		if !c.sends.refuse(f.Error.GetRequestId(), e) && !l.renewals.refused(e) && !l.switches.refused(e) {
 			// It has no request id; what names it is in the details, if anything.
 			e.To, e.MessageID = e.Details["topic"], e.Details["message_id"]
 			c.notices.put(Refused{Err: e})
@@ -199,6 +200,12 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		c.setConfig(newConfig(f.Config))
 	case *aetherv1.DownstreamMessage_Gap:
 		c.notices.put(Gap{Topic: f.Gap.GetTopic(), Reason: gapReason(f.Gap.GetReason()), Dropped: f.Gap.GetDropped()})
+	case *aetherv1.DownstreamMessage_ProgressUpdate:
+		c.notices.put(Progressed{Progress: newProgress(f.ProgressUpdate)})
+	case *aetherv1.DownstreamMessage_WorkspaceSwitched:
+		// Also one that was asked for by SendFrame: the gateway has moved it.
+		c.moved(f.WorkspaceSwitched.GetWorkspace())
+		l.switches.switched(nil)
 	case *aetherv1.DownstreamMessage_CredentialExpiring:
 		at := time.UnixMilli(f.CredentialExpiring.GetExpiresAtMs())
 		c.notices.put(CredentialExpiring{At: at})

@@ -52,7 +52,7 @@ type (
 	LateReply struct{ Message *Message }
 
 	// Frame: a frame that this package has no other way to hand on, such as task
-	// assignments, progress and answers to [Client.SendFrame].
+	// assignments and answers to [Client.SendFrame].
 	Frame struct{ Frame *aetherv1.DownstreamMessage }
 
 	// Missed: OnNotice was too slow, and Count notices were dropped before the

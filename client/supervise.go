@@ -218,7 +218,7 @@ func (p *policy) again(e *Error) bool {
 // init is the first frame of a stream.
 func (c *Client) init(credential map[string]string, resume string) *aetherv1.InitConnection {
 	init := &aetherv1.InitConnection{
-		Credentials: credential, ResumeSessionId: resume, Workspace: c.opts.Workspace,
+		Credentials: credential, ResumeSessionId: resume, Workspace: c.startIn(),
 		ClientSdk: "aether-go", ClientVersion: c.opts.Name, ClientBuildInfo: buildInfo(),
 		Delivery: &aetherv1.DeliveryOptions{
 			AckMode: aetherv1.AckMode_ACK_MODE_CLIENT, MaxUnacked: uint32(c.opts.MaxUnacked), Echo: c.opts.Echo,
