@@ -1,11 +1,16 @@
 package router
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/streams"
 )
 
 // Delivery rule P4: an entry that is not confirmed in time fails its sends,
@@ -46,31 +51,51 @@ func TestP4Timeout(t *testing.T) {
 	c.quiet()
 }
 
+// readOnly is a driver that can be made to lose its producer and open no other.
+type readOnly struct {
+	streams.Driver
+	on       atomic.Bool
+	producer atomic.Pointer[streams.Producer]
+}
+
+func (d *readOnly) OpenProducer(ctx context.Context, partition int, name string, confirmed func(uint64)) (streams.Producer, error) {
+	if d.on.Load() {
+		return nil, errors.New("read only")
+	}
+	p, err := d.Driver.OpenProducer(ctx, partition, name, confirmed)
+	d.producer.Store(&p)
+	return p, err
+}
+
 // What was delivered live and then not stored, because the publish failed, is no
 // copy to the log when its sender sends it again under its id. Its receiver has
 // had it: the repeat was not flagged.
 func TestRepeatsOfFailedSendsAreFlagged(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *Options) { o.PublishTimeout = 200 * time.Millisecond })
+	var driver *readOnly
+	w := setup(t, func(o *Options) {
+		driver = &readOnly{Driver: o.Driver}
+		o.Driver, o.PublishTimeout = driver, 200*time.Millisecond
+	})
 	a, b := w.agent("a", client(0)), w.agent("b", client(0))
 	w.warm(a, b)
 	once := func(id string) *aetherv1.DownstreamMessage {
 		t.Helper()
 		if err := a.sender.Send(&aetherv1.SendMessage{TargetTopic: "ag::w::i::b", Payload: []byte(id), RequestId: "r", MessageId: id}); err != nil {
-			t.Fatal(err)
+			runtime.Gosched()
+			return nil // refused at once: the log is still away
 		}
 		return a.answer()
 	}
-	w.log.Refuse(true) // from the next opening of the log on
-	w.log.Drop()
+	driver.on.Store(true)
+	_ = (*driver.producer.Load()).Close()
 	if e := once("id").GetError(); !e.GetRetryable() {
 		t.Fatalf("got %v", e)
 	}
 	if m := b.message(); m.GetRedelivered() || string(m.GetPayload()) != "id" {
 		t.Fatalf("want a new live delivery, got %v", m)
 	}
-	w.log.Refuse(false)
-	w.settled()
+	driver.on.Store(false)
 	for once("id").GetReceipt() == nil {
 	}
 	for once("other").GetReceipt() == nil {
