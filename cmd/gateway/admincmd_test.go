@@ -130,6 +130,8 @@ func TestOperatorCommands(t *testing.T) {
 		t.Errorf("listed: %v", rows)
 	}
 
+	grantCommands(t, dir)
+
 	rows = rowsOf(t, dir, "rule", "add", "deny", "--principal", "us::alice::*", "--address", "ag::demo::echo::*", "--note", "for the test")
 	if len(rows) != 1 || rows[0]["effect"] != "deny" {
 		t.Fatalf("rule: %v", rows)
@@ -247,6 +249,33 @@ func TestOperatorCommands(t *testing.T) {
 	} {
 		failing(t, 2, "Try `", append(args, in...)...)
 	}
+}
+
+// grantCommands has an agent act for alice, who is in the workspace demo.
+func grantCommands(t *testing.T, dir string) {
+	t.Helper()
+	rows := rowsOf(t, dir, "grant", "issue", "--subject", "alice", "--delegate", "ag::demo::echo::1", "--workspace", "demo", "--address", "ag::demo::*", "--operation", "send", "--ttl", "1h", "--hops", "1")
+	if len(rows) != 1 || rows[0]["subject_id"] != "alice" || rows[0]["delegate_id"] != "ag::demo::echo::1" || fmt.Sprint(rows[0]["addresses"]) != "[ag::demo::*]" {
+		t.Fatalf("issued: %v", rows)
+	}
+	id := fmt.Sprint(rows[0]["grant_id"])
+	if out := succeed(t, nil, "grant", "list", "--subject", "alice", "--data-dir", dir); !strings.Contains(out, id) || !strings.Contains(out, "holds") {
+		t.Errorf("listed: %s", out)
+	}
+	failing(t, 1, "is no member of workspace", "grant", "issue", "--subject", "mallory", "--delegate", "ag::demo::echo::1", "--workspace", "demo", "--data-dir", dir)
+	failing(t, 2, "is no type of a principal", "grant", "issue", "--subject", "zz::alice", "--delegate", "ag::demo::echo::1", "--workspace", "demo", "--data-dir", dir)
+	failing(t, 2, "workspace_scope is missing", "grant", "issue", "--subject", "alice", "--delegate", "ag::demo::echo::1", "--data-dir", dir)
+	failing(t, 1, "there is no such grant", "grant", "revoke", "gr_none", "--data-dir", dir)
+	if rows := rowsOf(t, dir, "grant", "revoke", id, "--reason", "for the test"); len(rows) != 1 || rows[0]["revoke_reason"] != "for the test" {
+		t.Errorf("revoked: %v", rows)
+	}
+	if rows := rowsOf(t, dir, "grant", "list"); len(rows) != 0 {
+		t.Errorf("listed: %v", rows)
+	}
+	if rows := rowsOf(t, dir, "grant", "list", "--ended", "--delegate", "ag::demo::echo::1"); len(rows) != 1 {
+		t.Errorf("listed: %v", rows)
+	}
+	recorded(t, dir, "grant", 4)
 }
 
 // What an operator's command says of a gateway that is not there, and of a

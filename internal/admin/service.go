@@ -61,6 +61,8 @@ type Options struct {
 	Mailboxes store.Mailboxes
 	Rules     Rules
 	Spaces    Spaces
+	// Grants keeps who may act for whom; nil: nobody does.
+	Grants Grants
 	// Credentials makes and revokes API keys and revokes tokens; nil: this
 	// gateway keeps none.
 	Credentials Credentials

@@ -208,7 +208,12 @@ func New(o Options) *Gateway {
 		keys, revoked = g.Trust, func(c *auth.Credential) error { return g.Trust.Revoked(c, "") }
 	}
 	mailboxes, _ := o.Positions.(store.Mailboxes)
+	var acts admin.Grants
+	if g.Grants != nil {
+		acts = g.Grants
+	}
 	g.Admin = admin.New(admin.Options{
+		Grants:    acts,
 		Mailboxes: mailboxes, Implementations: implementations,
 		Credentials: keys, Revoked: revoked,
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,

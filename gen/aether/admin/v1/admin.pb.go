@@ -3712,7 +3712,7 @@ var File_aether_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1baether/admin/v1/admin.proto\x12\x0faether.admin.v1\x1a%aether/admin/v1/implementations.proto\"\x13\n" +
+	"\x1baether/admin/v1/admin.proto\x12\x0faether.admin.v1\x1a\x1caether/admin/v1/grants.proto\x1a%aether/admin/v1/implementations.proto\"\x13\n" +
 	"\x11ServerInfoRequest\"g\n" +
 	"\x12ServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
@@ -3997,7 +3997,7 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x03R\x05count2\xb3\x12\n" +
+	" \x01(\x03R\x05count2\xbb\x14\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
@@ -4029,7 +4029,12 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x16RegisterImplementation\x12..aether.admin.v1.RegisterImplementationRequest\x1a/.aether.admin.v1.RegisterImplementationResponse\x12p\n" +
 	"\x13ListImplementations\x12+.aether.admin.v1.ListImplementationsRequest\x1a,.aether.admin.v1.ListImplementationsResponse\x12s\n" +
 	"\x14RemoveImplementation\x12,.aether.admin.v1.RemoveImplementationRequest\x1a-.aether.admin.v1.RemoveImplementationResponse\x12R\n" +
-	"\tListAudit\x12!.aether.admin.v1.ListAuditRequest\x1a\".aether.admin.v1.ListAuditResponseB?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
+	"\tListAudit\x12!.aether.admin.v1.ListAuditRequest\x1a\".aether.admin.v1.ListAuditResponse\x12U\n" +
+	"\n" +
+	"ListGrants\x12\".aether.admin.v1.ListGrantsRequest\x1a#.aether.admin.v1.ListGrantsResponse\x12X\n" +
+	"\vRevokeGrant\x12#.aether.admin.v1.RevokeGrantRequest\x1a$.aether.admin.v1.RevokeGrantResponse\x12U\n" +
+	"\n" +
+	"IssueGrant\x12\".aether.admin.v1.IssueGrantRequest\x1a#.aether.admin.v1.IssueGrantResponseB?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_aether_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -4105,9 +4110,15 @@ var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*RegisterImplementationRequest)(nil),  // 57: aether.admin.v1.RegisterImplementationRequest
 	(*ListImplementationsRequest)(nil),     // 58: aether.admin.v1.ListImplementationsRequest
 	(*RemoveImplementationRequest)(nil),    // 59: aether.admin.v1.RemoveImplementationRequest
-	(*RegisterImplementationResponse)(nil), // 60: aether.admin.v1.RegisterImplementationResponse
-	(*ListImplementationsResponse)(nil),    // 61: aether.admin.v1.ListImplementationsResponse
-	(*RemoveImplementationResponse)(nil),   // 62: aether.admin.v1.RemoveImplementationResponse
+	(*ListGrantsRequest)(nil),              // 60: aether.admin.v1.ListGrantsRequest
+	(*RevokeGrantRequest)(nil),             // 61: aether.admin.v1.RevokeGrantRequest
+	(*IssueGrantRequest)(nil),              // 62: aether.admin.v1.IssueGrantRequest
+	(*RegisterImplementationResponse)(nil), // 63: aether.admin.v1.RegisterImplementationResponse
+	(*ListImplementationsResponse)(nil),    // 64: aether.admin.v1.ListImplementationsResponse
+	(*RemoveImplementationResponse)(nil),   // 65: aether.admin.v1.RemoveImplementationResponse
+	(*ListGrantsResponse)(nil),             // 66: aether.admin.v1.ListGrantsResponse
+	(*RevokeGrantResponse)(nil),            // 67: aether.admin.v1.RevokeGrantResponse
+	(*IssueGrantResponse)(nil),             // 68: aether.admin.v1.IssueGrantResponse
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
@@ -4157,34 +4168,40 @@ var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	58, // 44: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
 	59, // 45: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
 	53, // 46: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	1,  // 47: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 48: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 49: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 50: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 51: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
-	14, // 52: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	17, // 53: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	19, // 54: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	21, // 55: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	24, // 56: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
-	26, // 57: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
-	28, // 58: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
-	30, // 59: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
-	33, // 60: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
-	35, // 61: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
-	37, // 62: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
-	40, // 63: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
-	42, // 64: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
-	45, // 65: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	48, // 66: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	50, // 67: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	52, // 68: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	60, // 69: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
-	61, // 70: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
-	62, // 71: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
-	54, // 72: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	47, // [47:73] is the sub-list for method output_type
-	21, // [21:47] is the sub-list for method input_type
+	60, // 47: aether.admin.v1.Admin.ListGrants:input_type -> aether.admin.v1.ListGrantsRequest
+	61, // 48: aether.admin.v1.Admin.RevokeGrant:input_type -> aether.admin.v1.RevokeGrantRequest
+	62, // 49: aether.admin.v1.Admin.IssueGrant:input_type -> aether.admin.v1.IssueGrantRequest
+	1,  // 50: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 51: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 52: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 53: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 54: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
+	14, // 55: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	17, // 56: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	19, // 57: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	21, // 58: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	24, // 59: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
+	26, // 60: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
+	28, // 61: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
+	30, // 62: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
+	33, // 63: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	35, // 64: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	37, // 65: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	40, // 66: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	42, // 67: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	45, // 68: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	48, // 69: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	50, // 70: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	52, // 71: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	63, // 72: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
+	64, // 73: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
+	65, // 74: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
+	54, // 75: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	66, // 76: aether.admin.v1.Admin.ListGrants:output_type -> aether.admin.v1.ListGrantsResponse
+	67, // 77: aether.admin.v1.Admin.RevokeGrant:output_type -> aether.admin.v1.RevokeGrantResponse
+	68, // 78: aether.admin.v1.Admin.IssueGrant:output_type -> aether.admin.v1.IssueGrantResponse
+	50, // [50:79] is the sub-list for method output_type
+	21, // [21:50] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -4195,6 +4212,7 @@ func file_aether_admin_v1_admin_proto_init() {
 	if File_aether_admin_v1_admin_proto != nil {
 		return
 	}
+	file_aether_admin_v1_grants_proto_init()
 	file_aether_admin_v1_implementations_proto_init()
 	file_aether_admin_v1_admin_proto_msgTypes[18].OneofWrappers = []any{
 		(*SkipMailRequest_Count)(nil),

@@ -52,6 +52,9 @@ const (
 	Admin_ListImplementations_FullMethodName    = "/aether.admin.v1.Admin/ListImplementations"
 	Admin_RemoveImplementation_FullMethodName   = "/aether.admin.v1.Admin/RemoveImplementation"
 	Admin_ListAudit_FullMethodName              = "/aether.admin.v1.Admin/ListAudit"
+	Admin_ListGrants_FullMethodName             = "/aether.admin.v1.Admin/ListGrants"
+	Admin_RevokeGrant_FullMethodName            = "/aether.admin.v1.Admin/RevokeGrant"
+	Admin_IssueGrant_FullMethodName             = "/aether.admin.v1.Admin/IssueGrant"
 )
 
 // AdminClient is the client API for Admin service.
@@ -126,6 +129,12 @@ type AdminClient interface {
 	RemoveImplementation(ctx context.Context, in *RemoveImplementationRequest, opts ...grpc.CallOption) (*RemoveImplementationResponse, error)
 	// ListAudit lists what was recorded, newest first.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
+	// ListGrants lists who may act for whom.
+	ListGrants(ctx context.Context, in *ListGrantsRequest, opts ...grpc.CallOption) (*ListGrantsResponse, error)
+	// RevokeGrant ends a grant and all that derive from it, on every gateway.
+	RevokeGrant(ctx context.Context, in *RevokeGrantRequest, opts ...grpc.CallOption) (*RevokeGrantResponse, error)
+	// IssueGrant makes a grant in the name of a subject.
+	IssueGrant(ctx context.Context, in *IssueGrantRequest, opts ...grpc.CallOption) (*IssueGrantResponse, error)
 }
 
 type adminClient struct {
@@ -405,6 +414,36 @@ func (c *adminClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts 
 	return out, nil
 }
 
+func (c *adminClient) ListGrants(ctx context.Context, in *ListGrantsRequest, opts ...grpc.CallOption) (*ListGrantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListGrantsResponse)
+	err := c.cc.Invoke(ctx, Admin_ListGrants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) RevokeGrant(ctx context.Context, in *RevokeGrantRequest, opts ...grpc.CallOption) (*RevokeGrantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeGrantResponse)
+	err := c.cc.Invoke(ctx, Admin_RevokeGrant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) IssueGrant(ctx context.Context, in *IssueGrantRequest, opts ...grpc.CallOption) (*IssueGrantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(IssueGrantResponse)
+	err := c.cc.Invoke(ctx, Admin_IssueGrant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -477,6 +516,12 @@ type AdminServer interface {
 	RemoveImplementation(context.Context, *RemoveImplementationRequest) (*RemoveImplementationResponse, error)
 	// ListAudit lists what was recorded, newest first.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
+	// ListGrants lists who may act for whom.
+	ListGrants(context.Context, *ListGrantsRequest) (*ListGrantsResponse, error)
+	// RevokeGrant ends a grant and all that derive from it, on every gateway.
+	RevokeGrant(context.Context, *RevokeGrantRequest) (*RevokeGrantResponse, error)
+	// IssueGrant makes a grant in the name of a subject.
+	IssueGrant(context.Context, *IssueGrantRequest) (*IssueGrantResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -564,6 +609,15 @@ func (UnimplementedAdminServer) RemoveImplementation(context.Context, *RemoveImp
 }
 func (UnimplementedAdminServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
+}
+func (UnimplementedAdminServer) ListGrants(context.Context, *ListGrantsRequest) (*ListGrantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListGrants not implemented")
+}
+func (UnimplementedAdminServer) RevokeGrant(context.Context, *RevokeGrantRequest) (*RevokeGrantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeGrant not implemented")
+}
+func (UnimplementedAdminServer) IssueGrant(context.Context, *IssueGrantRequest) (*IssueGrantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method IssueGrant not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1047,6 +1101,60 @@ func _Admin_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ListGrants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListGrantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListGrants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListGrants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListGrants(ctx, req.(*ListGrantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_RevokeGrant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeGrantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RevokeGrant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RevokeGrant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RevokeGrant(ctx, req.(*RevokeGrantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_IssueGrant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IssueGrantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).IssueGrant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_IssueGrant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).IssueGrant(ctx, req.(*IssueGrantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1153,6 +1261,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAudit",
 			Handler:    _Admin_ListAudit_Handler,
+		},
+		{
+			MethodName: "ListGrants",
+			Handler:    _Admin_ListGrants_Handler,
+		},
+		{
+			MethodName: "RevokeGrant",
+			Handler:    _Admin_RevokeGrant_Handler,
+		},
+		{
+			MethodName: "IssueGrant",
+			Handler:    _Admin_IssueGrant_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
