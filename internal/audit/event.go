@@ -15,11 +15,12 @@ const (
 	Grant    Kind = "grant"    // authority that was given or taken
 	Rule     Kind = "rule"     // changes of who may do what
 	Operate  Kind = "operator" // what an operator did or looked into
+	Task     Kind = "task"     // tasks that were created and how they ended
 	Overflow Kind = "audit"    // how many events of a kind found no room
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Connect, Refusal, Grant, Rule, Operate, Overflow} }
+func Kinds() []Kind { return []Kind{Connect, Refusal, Grant, Rule, Operate, Task, Overflow} }
 
 // The outcomes.
 const (

@@ -46,6 +46,7 @@ const (
 var rates = map[Kind]rate{
 	Refusal: {perSecond: 20, burst: 2000},
 	Connect: {perSecond: 200, burst: 20_000},
+	Task:    {perSecond: 200, burst: 20_000},
 }
 
 type rate struct{ perSecond, burst float64 }

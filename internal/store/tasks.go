@@ -220,9 +220,13 @@ type Tasks interface {
 	// UntoldTasks returns up to limit tasks whose creator has not been told of
 	// their last change, made before the time.
 	UntoldTasks(ctx context.Context, before time.Time, limit int) ([]Task, error)
-	// ToldTask records that the creator knows of a revision. It changes neither
-	// the revision nor anything else.
-	ToldTask(ctx context.Context, id string, rev int64) error
+	// ToldTasks records that creators know of revisions, by task. It changes
+	// neither the revisions nor anything else.
+	ToldTasks(ctx context.Context, revs map[string]int64) error
+	// ActiveTasksOf returns up to limit tasks that have not ended and are
+	// assigned to, or meant for, one of some identities, in the order of
+	// QueuedTasks.
+	ActiveTasksOf(ctx context.Context, identities []string, limit int) ([]Task, error)
 	// WaitTask records for which tasks one waits, in the place of what was
 	// recorded before. TaskWaiters returns the tasks that wait for one, up to
 	// limit behind an id, by id.

@@ -119,7 +119,7 @@ func noTasks(t *testing.T, b *bench) {
 	if got := b.listed(store.TaskFilter{}); len(got) != 0 {
 		t.Error(got)
 	}
-	if err := errors.Join(b.s.ToldTask(ctx, "none", 1), b.s.WaitTask(ctx, "none", nil),
+	if err := errors.Join(b.s.ToldTasks(ctx, map[string]int64{"none": 1}), b.s.ToldTasks(ctx, nil), b.s.WaitTask(ctx, "none", nil),
 		b.s.BeatTasks(ctx, nil), b.s.BeatTasks(ctx, []store.TaskBeat{{ID: "none", At: sec(1)}})); err != nil {
 		t.Error(err)
 	}
@@ -473,6 +473,11 @@ func queuedTasks(t *testing.T, b *bench) {
 	if targets, err = b.s.QueuedTargets(context.Background(), "a", 10); !slices.Equal(targets, []string{"c"}) || err != nil {
 		t.Error(targets, err)
 	}
+	b.change("targeted0", func(x *store.Task) { x.AssignedTo, x.State = "z", store.TaskAssigned })
+	active, err := b.s.ActiveTasksOf(context.Background(), []string{"z", "a", "none"}, 10)
+	if diff := cmp.Diff([]string{"targeted0", "targeted1", "targeted2"}, ids(active)); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
 	if held, err := b.s.TaskGateways(context.Background()); !slices.Equal(held, []string{"g"}) || err != nil {
 		t.Error(held, err)
 	}
@@ -511,7 +516,7 @@ func toldTasks(t *testing.T, b *bench) {
 	b.change("told", func(x *store.Task) { x.State = store.TaskRunning })
 	want("told", "untold")
 	for _, rev := range []int64{2, 1} { // an older one changes nothing
-		if err := b.s.ToldTask(ctx, "told", rev); err != nil {
+		if err := b.s.ToldTasks(ctx, map[string]int64{"told": rev}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -630,7 +635,7 @@ func taskTexts(t *testing.T, b *bench) {
 		_, waitErr := b.s.TaskWaiters(ctx, bad, "", 1)
 		for what, err := range map[string]error{
 			"task": taskErr, "list": listErr, "page": pageErr, "waiters": waitErr, "wait": b.s.WaitTask(ctx, "a", []string{bad}),
-			"beat": b.s.BeatTasks(ctx, []store.TaskBeat{{ID: bad}}), "told": b.s.ToldTask(ctx, bad, 1),
+			"beat": b.s.BeatTasks(ctx, []store.TaskBeat{{ID: bad}}), "told": b.s.ToldTasks(ctx, map[string]int64{bad: 1}),
 		} {
 			if !errors.Is(err, store.ErrText) {
 				t.Errorf("%s %q: %v", what, bad, err)

@@ -178,6 +178,24 @@ func (t *Tables) listTasks(ctx context.Context, query string, args []any) (all [
 	return all, nil
 }
 
+// ActiveTasksOf implements [store.Tasks].
+func (t *Tables) ActiveTasksOf(ctx context.Context, identities []string, limit int) ([]store.Task, error) {
+	if len(identities) == 0 {
+		return nil, nil
+	}
+	if err := checkTexts(identities...); err != nil {
+		return nil, err
+	}
+	q := &taskQuery{}
+	names := make([]string, len(identities))
+	for i, identity := range identities {
+		names[i] = q.arg(identity)
+	}
+	in := " in (" + strings.Join(names, ", ") + ")"
+	q.where = append(q.where, "ended_at = 0", "(assigned_to"+in+" or target"+in+")")
+	return t.listTasks(ctx, q.text(selectTasks, " order by priority desc, created_at, id limit "+q.arg(max(limit, 1))), q.args)
+}
+
 // CountTasks implements [store.Tasks].
 func (t *Tables) CountTasks(ctx context.Context, f store.TaskFilter, most int) (int, error) {
 	q, err := newTaskQuery(&f)

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -57,6 +58,12 @@ const (
 	purgedTasks = `delete from tasks where id in (select id from tasks where workspace = $1 limit $2)
 		and exists (select 1 from workspaces where name = $1 and deleted_at is not null)`
 )
+
+var tellTasks = &Bulk{
+	Row: `update tasks set told = $2 where id = $1 and told < $2`,
+	Rows: `update tasks t set told = u.rev from unnest($1::text[], $2::bigint[]) as u (id, rev)
+		where t.id = u.id and t.told < u.rev`,
+}
 
 var beatTasks = &Bulk{
 	Row: `update tasks set heartbeat_at = $2 where id = $1 and heartbeat_at < $2`,
@@ -245,15 +252,27 @@ func (t *Tables) UpdateTask(ctx context.Context, task store.Task) (store.Task, b
 	return task, true, nil
 }
 
-// ToldTask implements [store.Tasks].
-func (t *Tables) ToldTask(ctx context.Context, id string, rev int64) error {
-	if err := checkTexts(id); err != nil {
+// ToldTasks implements [store.Tasks].
+func (t *Tables) ToldTasks(ctx context.Context, revs map[string]int64) error {
+	return t.raiseTasks(ctx, "record that creators were told", tellTasks, revs)
+}
+
+// raiseTasks raises a number of some tasks.
+func (t *Tables) raiseTasks(ctx context.Context, what string, b *Bulk, numbers map[string]int64) error {
+	ids := slices.Sorted(maps.Keys(numbers)) // two calls at the same time lock in one order
+	if err := checkTexts(ids...); err != nil {
 		return err
 	}
-	return t.db.Write(ctx, "record that a creator was told", func(w Writer) error {
-		_, err := w.Exec(tellTask, id, rev)
-		return err
-	})
+	for _, batch := range batches(t, ids) {
+		values := make([]int64, len(batch))
+		for i, id := range batch {
+			values[i] = numbers[id]
+		}
+		if _, err := t.bulk(ctx, what, b, len(batch), batch, values); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WaitTask implements [store.Tasks].
@@ -299,26 +318,9 @@ func (t *Tables) TaskWaiters(ctx context.Context, on, after string, limit int) (
 func (t *Tables) BeatTasks(ctx context.Context, beats []store.TaskBeat) error {
 	latest := map[string]int64{}
 	for _, b := range beats {
-		if err := checkTexts(b.ID); err != nil {
-			return err
-		}
 		latest[b.ID] = max(latest[b.ID], millis(b.At))
 	}
-	ids := make([]string, 0, len(latest))
-	for id := range latest {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids) // two calls at the same time lock in one order
-	for _, batch := range batches(t, ids) {
-		times := make([]int64, len(batch))
-		for i, id := range batch {
-			times[i] = latest[id]
-		}
-		if _, err := t.bulk(ctx, "record signs of life of tasks", beatTasks, len(batch), batch, times); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.raiseTasks(ctx, "record signs of life of tasks", beatTasks, latest)
 }
 
 // ExpireTasks implements [store.Tasks].

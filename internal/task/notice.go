@@ -1,0 +1,114 @@
+package task
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/store"
+)
+
+// worthTelling reports whether a task's creator is told of a change: that it
+// runs, has ended, or is queued again (gateway.md 13.6).
+func worthTelling(before, after *store.Task) bool {
+	if before.State == after.State && before.Attempt == after.Attempt {
+		return false
+	}
+	return after.Creator != "" && (after.State == store.TaskRunning || after.State == store.TaskQueued || after.State.Over())
+}
+
+// noticeOf is what a creator is told: the state of the task.
+func noticeOf(t *store.Task, recipient string) *aetherv1.ProgressUpdate {
+	completion := 0.0
+	if t.State == store.TaskCompleted {
+		completion = 1
+	}
+	u := &aetherv1.ProgressUpdate{
+		Source: cmpOr(t.AssignedTo, cmpOr(t.Target, t.Creator)), TaskId: t.ID, State: string(t.State), Completion: completion, Summary: t.Reason,
+		TimestampMs: t.ChangedAt.UnixMilli(), Workspace: t.Workspace, Recipient: recipient, Kind: aetherv1.ProgressKind_PROGRESS_KIND_TASK,
+		// The same notice, told again, is known by it.
+		MessageId: t.ID + "-" + strconv.FormatInt(t.Rev, 10),
+		Metadata:  map[string]string{"status": string(t.State), "task_type": t.Type, "attempt": strconv.Itoa(int(t.Attempt)), "started_at_ms": "0"},
+	}
+	if !t.StartedAt.IsZero() {
+		u.Metadata["started_at_ms"] = strconv.FormatInt(t.StartedAt.UnixMilli(), 10)
+	}
+	return u
+}
+
+// tell tells the creator of a task how it stands. What cannot be told now is
+// told by a sweep.
+func (s *Service) tell(before, after *store.Task) {
+	u := noticeOf(after, after.Creator)
+	if after.AssignedTo == "" && before != nil {
+		u.Source = cmpOr(before.AssignedTo, u.Source)
+	}
+	if len(u.MessageId) > maxMessageID {
+		u.MessageId = ""
+	}
+	if err := s.o.Router.Notify(u); err != nil {
+		s.troubled("the creator of a task could not be told", err)
+		return
+	}
+	s.told.add(after.ID, after.Rev)
+}
+
+const maxMessageID = 64
+
+// tellWorker tells who works on a task that it is to stop: somebody else has
+// ended or paused it.
+func (s *Service) tellWorker(before, after *store.Task) {
+	worker := before.AssignedTo
+	if worker == "" || worker == after.Creator || before.Launch != "" && before.State != store.TaskRunning {
+		return
+	}
+	if after.State != store.TaskCancelled && (after.PausedAt.IsZero() || !before.PausedAt.IsZero()) {
+		return
+	}
+	u := noticeOf(after, worker)
+	u.Source, u.MessageId = after.Creator, ""
+	if err := s.o.Router.Notify(u); err != nil {
+		s.troubled("the worker of a task could not be told", err)
+	}
+}
+
+// told are the revisions that creators were told of, until they are recorded.
+type told struct {
+	mu   sync.Mutex
+	revs map[string]int64 // at most maxTold; what is beyond is told again
+}
+
+const maxTold = 100_000
+
+func (t *told) add(id string, rev int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.revs == nil {
+		t.revs = map[string]int64{}
+	}
+	if len(t.revs) < maxTold {
+		t.revs[id] = max(t.revs[id], rev)
+	}
+}
+
+func (t *told) take() map[string]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	revs := t.revs
+	t.revs = nil
+	return revs
+}
+
+func (s *Service) writeTold(ctx context.Context) {
+	revs := s.told.take()
+	if len(revs) == 0 {
+		return
+	}
+	if err := s.o.Store.ToldTasks(ctx, revs); err != nil {
+		s.troubled("what creators were told could not be recorded", err)
+		for id, rev := range revs {
+			s.told.add(id, rev)
+		}
+	}
+}
