@@ -56,8 +56,8 @@ func TestConfigCheck(t *testing.T) {
 	t.Parallel()
 	key := keyFile(t, "k.hs256")
 	good := []string{"AETHER_POSTGRES_URL=postgres://db/aether", "AETHER_RABBITMQ_STREAM_URL=rabbitmq-stream://mq", "AETHER_JWT_KEY_FILE=" + key}
-	out := succeed(t, append(good, "AETHER_TASKS_GRACE_WINDOW=1s"), "config", "check")
-	if !strings.Contains(out, "note: tasks.grace_window") || !strings.Contains(out, "ok: ") {
+	out := succeed(t, append(good, "AETHER_RUNTIME_MAX_BYTES=2GiB"), "config", "check")
+	if !strings.Contains(out, "note: runtime.max_bytes") || !strings.Contains(out, "ok: ") {
 		t.Errorf("got %s", out)
 	}
 	code, stdout, _ := command(append(good, "AETHER_JWT_KEY_FILE=/nowhere.hs256,"+key, "AETHER_LOG_LEVEL=loud"), "", "config", "check")

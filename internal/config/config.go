@@ -113,7 +113,7 @@ type Config struct {
 		MaxBytes Size
 	}
 	Tasks struct {
-		StartDeadline, GraceWindow time.Duration
+		StartDeadline, GraceWindow, Retention time.Duration
 	}
 	Workspaces struct {
 		AutoCreate bool

@@ -328,8 +328,12 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Tasks.StartDeadline },
 	},
 	{
+		Name: "tasks.retention", Type: TypeDuration, Default: "7d", Min: seconds(60), Max: int64(10 * 365 * day),
+		Doc:   "How long tasks that have ended are kept, and how long one waits for a worker before it fails.",
+		field: func(c *Config) any { return &c.Tasks.Retention },
+	},
+	{
 		Name: "tasks.grace_window", Type: TypeDuration, Default: "30s", Min: 0, Max: seconds(86_400),
-		Later: "no tasks are started",
 		Doc:   "How long a worker may be gone before its task fails.",
 		field: func(c *Config) any { return &c.Tasks.GraceWindow },
 	},

@@ -28,6 +28,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/session"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/task"
 	"github.com/aether-gateway/gateway/internal/trust"
 	"github.com/aether-gateway/gateway/internal/where"
 )
@@ -69,8 +70,14 @@ type Options struct {
 	TLS *tls.Config
 	// Records keeps the audit; nil records nothing. AuditRetention is how long;
 	// 0 is without end.
-	Records        store.Audit
-	AuditRetention time.Duration
+	Records store.Audit
+	// Tasks keeps tasks; nil: there are none.
+	Tasks store.Tasks
+	// TaskGrace is how long a worker whose session has ended may take to come
+	// back, StartDeadline how long one that is started may take to connect, and
+	// TaskRetention how long tasks that have ended are kept; 0 is their default.
+	TaskGrace, StartDeadline, TaskRetention time.Duration
+	AuditRetention                          time.Duration
 	// Name is this gateway's, for operators; default: that of its presence.
 	Name string
 	// Presence is this gateway among its peers; nil: it is alone. The gateway
@@ -136,6 +143,7 @@ type Gateway struct {
 	Peers    *peers.Peers
 	Admin    *admin.Service
 	Audit    *audit.Recorder // nil if nothing is recorded
+	Tasks    *task.Service   // nil without [Options.Tasks]
 	Limits   *limits.Limiter // nil: nothing is limited
 	// Registry knows what can be started; nil without [Options.Implementations].
 	Registry *orchestrator.Registry
@@ -190,12 +198,13 @@ func New(o Options) *Gateway {
 		o.Keys.Rules, o.Keys.Members, o.Keys.Spaces, o.Keys.Logger = g.Router.Rules(), g.Router.Members(), g.Router.Spaces(), o.Logger
 		g.KV = kv.New(o.Keys)
 	}
+	tasks, workers := g.keepTasks(o)
 	g.Sessions = session.NewManager(session.Options{
-		Grants: acting,
+		Grants: acting, Tasks: tasks, Workers: workers,
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Revocations: revocations, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
-		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, KV: g.KV, Workers: o.Workers,
+		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, KV: g.KV,
 	})
 	var implementations admin.Implementations
 	if o.Implementations != nil {
@@ -330,6 +339,9 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	ends, cancelEnds := context.WithTimeout(clients, streamEnds)
 	defer cancelEnds()
 	g.Server.Stop(ends)
+	if g.Tasks != nil {
+		g.Tasks.Close()
+	}
 	g.Peers.Close()
 	closed := g.Sessions.Close(ctx)
 	g.Limits.Close()

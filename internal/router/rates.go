@@ -23,7 +23,16 @@ func (s *Sender) checkRates(e *envelope.Envelope) *wireerr.Error {
 	for k, v := range e.Metadata {
 		size += len(k) + len(v)
 	}
-	v := s.account.Take(e.Workspace, size)
+	return s.Spend(e.Workspace, size)
+}
+
+// Spend takes a request of so many bytes from the rates of messages, as if it
+// were one, or refuses it. It is called where Send is.
+func (s *Sender) Spend(workspace string, size int) *wireerr.Error {
+	if s.account == nil {
+		return nil
+	}
+	v := s.account.Take(workspace, size)
 	if !v.Refused {
 		return nil
 	}
@@ -32,6 +41,6 @@ func (s *Sender) checkRates(e *envelope.Envelope) *wireerr.Error {
 		code = wireerr.WorkspaceRateLimited
 	}
 	limit := strconv.FormatInt(int64(v.Limit), 10)
-	return wireerr.New(code, "over the %s's limit of %s %s per second; the message is not stored", v.Scope, limit, v.Unit).
+	return wireerr.New(code, "over the %s's limit of %s %s per second; nothing was done", v.Scope, limit, v.Unit).
 		After(v.After).With("scope", v.Scope.String()).With("unit", v.Unit.String()).With("limit", limit)
 }

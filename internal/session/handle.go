@@ -34,6 +34,14 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 		if !s.answering.Swap(true) {
 			s.urgent(heartbeatFrame(s.m.o.Now()))
 		}
+	case *aetherv1.UpstreamMessage_CreateTask:
+		s.task(p.CreateTask, p.CreateTask.GetRequestId())
+	case *aetherv1.UpstreamMessage_TaskQuery:
+		s.task(p.TaskQuery, p.TaskQuery.GetRequestId())
+	case *aetherv1.UpstreamMessage_TaskOp:
+		s.task(p.TaskOp, p.TaskOp.GetRequestId())
+	case *aetherv1.UpstreamMessage_TaskSubscriptionOp:
+		s.task(p.TaskSubscriptionOp, p.TaskSubscriptionOp.GetClientRequestId())
 	case *aetherv1.UpstreamMessage_Progress:
 		s.progress(p.Progress)
 	case *aetherv1.UpstreamMessage_AuthorityGrantOp:

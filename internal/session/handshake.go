@@ -228,6 +228,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		s.leave(cause{})
 		return nil, s.why.err
 	}
+	s.joinTasks(init)
 	return s, nil
 }
 

@@ -54,6 +54,8 @@ type Options struct {
 	Now    func() time.Time
 	// Audit records who connects and who is refused; nil records nothing.
 	Audit *audit.Recorder
+	// Tasks are the tasks of clients; nil: there are none.
+	Tasks Tasks
 	// Workers knows who works on which task; nil: there are no tasks.
 	Workers Workers
 	// Finder answers where a message is; nil: that is not supported.

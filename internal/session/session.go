@@ -20,6 +20,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/task"
 )
 
 // Session is one connected principal. Two goroutines serve it: the one that gRPC
@@ -59,6 +60,7 @@ type Session struct {
 	box     *delivery.Mailbox
 	sender  *router.Sender
 	account *limits.Account // nil: nothing is limited
+	worker  *task.Worker    // nil: no tasks are handed to it
 	sub     *router.Subscription
 
 	// unconfirmed says that predecessors' ids still count (delivery rule L5).
@@ -178,6 +180,7 @@ const (
 // is freed (delivery rule S7).
 func (s *Session) leave(why cause) {
 	s.stopAlarm()
+	s.leaveTasks()
 	// What is being acted on is finished; nothing is acted on from here on.
 	s.handling.Lock()
 	s.handling.Unlock() //nolint:staticcheck // a barrier

@@ -136,12 +136,12 @@ func (w *Worker) rank(workspace string) (rank int, ok bool) {
 	return rank, true
 }
 
-// hold notes that a worker is handed a task; false if it has no room or has
-// left.
+// hold notes that a worker is handed a task; false if it has no room, has left,
+// or is being handed it already.
 func (w *workers) hold(x *Worker, t *store.Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if x.left || len(x.handed) >= maxHanded {
+	if _, has := x.handed[t.ID]; has || x.left || len(x.handed) >= maxHanded {
 		return false
 	}
 	x.handed[t.ID] = t.Mode

@@ -84,6 +84,7 @@ func SharedAt(tb testing.TB, now func() time.Time) Option {
 		o.Credentials = shared.Credentials
 		o.Grants = shared.Grants
 		o.Keys.Store = shared.Keys.Store
+		o.Tasks = shared.Tasks
 	}
 }
 
@@ -178,6 +179,7 @@ func openEmbedded(tb testing.TB, dir string, now func() time.Time, o *gateway.Op
 	o.Credentials = positions
 	o.Grants = positions
 	o.Keys.Store = positions
+	o.Tasks = positions
 	return func() {
 		_ = driver.Close()
 		_ = positions.Close()
