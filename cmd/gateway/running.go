@@ -92,7 +92,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		GrantLimits: gateway.GrantLimits{
 			PerSubject: int(cfg.Grants.MaxPerSubject), Lifetime: min(cfg.Grants.Lifetime, cfg.Grants.MaxLifetime), MaxLifetime: cfg.Grants.MaxLifetime,
 		},
-		Tasks:    b.positions, TaskGrace: cfg.Tasks.GraceWindow, StartDeadline: cfg.Tasks.StartDeadline, TaskRetention: cfg.Tasks.Retention,
+		Tasks: b.positions, TaskGrace: cfg.Tasks.GraceWindow, StartDeadline: cfg.Tasks.StartDeadline, TaskRetention: cfg.Tasks.Retention,
 		Presence: b.presence, Boot: b.boot,
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,

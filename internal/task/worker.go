@@ -154,10 +154,10 @@ func (w *workers) drop(x *Worker, id string) {
 	delete(x.handed, id)
 }
 
-func (x *Worker) gone() bool {
-	x.s.workers.mu.Lock()
-	defer x.s.workers.mu.Unlock()
-	return x.left
+func (w *Worker) gone() bool {
+	w.s.workers.mu.Lock()
+	defer w.s.workers.mu.Unlock()
+	return w.left
 }
 
 // settle takes a task from the worker that was handed it and has it no more.
