@@ -19,6 +19,7 @@ type Client struct {
 	sends    *sendQueue
 	recv     *receiver
 	requests *requests
+	calls    *calls
 	notices  *notices
 
 	requestSeq atomic.Uint64
@@ -83,6 +84,7 @@ func newClient(opts Options) (*Client, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.sends = newSendQueue(c)
 	c.requests = newRequests(c.notices, c.Address)
+	c.calls = newCalls()
 	c.recv = newReceiver(c)
 	return c, nil
 }
@@ -172,8 +174,8 @@ func (c *Client) Messages(ctx context.Context) iter.Seq[*Message] {
 	}
 }
 
-// SendFrame writes a frame that this package has no method for: key-value and
-// task operations, a heartbeat. It waits until the frame is written.
+// SendFrame writes a frame that this package has no method for: task operations,
+// a heartbeat. It waits until the frame is written.
 // Answers come as [Frame] or [Refused] notices. Frames are not repeated after a
 // break, and are refused between two sessions. The frame must not be changed
 // afterwards; sends, acknowledgements and init frames are refused.

@@ -37,6 +37,8 @@ const (
 	CodeNotFound         Code = "ERR_NOT_FOUND"
 	CodeSwitchFailed     Code = "ERR_WORKSPACE_SWITCH_FAILED"
 
+	codeKV Code = "KV_ERROR"
+
 	// CodeDuplicateIdentity: another session holds this identity.
 	CodeDuplicateIdentity Code = "CLIENT_DUPLICATE_IDENTITY"
 	// CodeDisconnected: an operator, or a later session that resumed this one,
@@ -148,6 +150,10 @@ func fromResponse(r *aetherv1.ErrorResponse) *Error {
 	e := &Error{
 		Code: Code(r.GetCode()), Message: r.GetMessage(), Retryable: r.GetRetryable(),
 		RetryAfter: milliseconds(r.GetRetryAfterMs()), Details: r.GetDetails(),
+	}
+	// A failure about keys has the code that says why among its details.
+	if why := r.GetDetails()["code"]; e.Code == codeKV && why != "" {
+		e.Code = Code(why)
 	}
 	e.notStored = !slices.Contains(unknownIfSeen, e.Code)
 	return e

@@ -153,6 +153,7 @@ func (l *link) run(leave <-chan struct{}) error {
 	l.cancel(errors.New("the session ended"))
 	l.c.sends.detach(l)
 	l.c.recv.detach(l)
+	l.c.calls.detach(l)
 	l.tasks.Wait()
 	l.conn.Close() //nolint:errcheck // nothing depends on it any more
 	if end == nil {
@@ -187,7 +188,7 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		c.sends.stored(f.Receipt)
 	case *aetherv1.DownstreamMessage_Error:
 		e := fromResponse(f.Error)
-		if !c.sends.refuse(f.Error.GetRequestId(), e) && !l.renewals.refused(e) && !l.switches.refused(e) {
+		if id := f.Error.GetRequestId(); !c.sends.refuse(id, e) && !c.calls.refused(id, e) && !l.renewals.refused(e) && !l.switches.refused(e) {
 			// It has no request id; what names it is in the details, if anything.
 			e.To, e.MessageID = e.Details["topic"], e.Details["message_id"]
 			c.notices.put(Refused{Err: e})
@@ -198,6 +199,10 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		// It has been heard; an answer would be answered.
 	case *aetherv1.DownstreamMessage_Config:
 		c.setConfig(newConfig(f.Config))
+	case *aetherv1.DownstreamMessage_Kv:
+		l.answer(f.Kv.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_Checkpoint:
+		l.answer(f.Checkpoint.GetRequestId(), frame)
 	case *aetherv1.DownstreamMessage_Gap:
 		c.notices.put(Gap{Topic: f.Gap.GetTopic(), Reason: gapReason(f.Gap.GetReason()), Dropped: f.Gap.GetDropped()})
 	case *aetherv1.DownstreamMessage_ProgressUpdate:
@@ -219,6 +224,14 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		c.notices.put(Frame{Frame: frame})
 	}
 	return nil
+}
+
+// answer hands an answer to who waits for it; others are told of it as of any
+// frame.
+func (l *link) answer(id string, frame *aetherv1.DownstreamMessage) {
+	if !l.c.calls.answered(id, frame) {
+		l.c.notices.put(Frame{Frame: frame})
+	}
 }
 
 func gapReason(r aetherv1.HistoryGap_Reason) string {

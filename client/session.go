@@ -50,13 +50,12 @@ func newSession(id Identity, ack *aetherv1.ConnectionAck) Session {
 	return s
 }
 
-// Config is what an agent or a task is told when it connects. The gateway of this
-// module keeps no keys and starts no tasks yet, so from it all is empty.
+// Config is what an agent or a task is told when it connects.
 type Config struct {
 	Workspace map[string][]byte // keys of its implementation in its workspace
 	Global    map[string][]byte // keys of its implementation
 	Task      map[string]string // the task that it was started for
-	Truncated bool              // not all keys fitted
+	Truncated bool              // not all keys are here: read the rest by [Client.Keys]
 }
 
 func newConfig(f *aetherv1.ConfigSnapshot) Config {

@@ -280,7 +280,8 @@ func TestFrameErrors(t *testing.T) {
 		id    string
 	}{
 		{"nothing", &aetherv1.UpstreamMessage{}, "ERR_INVALID_ARGUMENT", ""},
-		{"kv", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_KvOp{KvOp: &aetherv1.KVOperation{RequestId: "k"}}}, "ERR_NOT_IMPLEMENTED", "k"},
+		{"keys of a user", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_KvOp{KvOp: &aetherv1.KVOperation{Key: "k", RequestId: "k"}}}, "KV_ERROR", "k"},
+		{"token", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_TokenOp{TokenOp: &aetherv1.TokenOperation{RequestId: "t"}}}, "ERR_NOT_IMPLEMENTED", "t"},
 		{"subscription", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_TaskSubscriptionOp{TaskSubscriptionOp: &aetherv1.TaskSubscriptionOperation{ClientRequestId: "s"}}}, "ERR_NOT_IMPLEMENTED", "s"},
 		{"tunnel", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_TunnelOpen{TunnelOpen: &aetherv1.TunnelOpen{}}}, "ERR_NOT_IMPLEMENTED", ""},
 		{"batch", &aetherv1.UpstreamMessage{Batch: []*aetherv1.UpstreamMessage{{}}}, "ERR_INVALID_ARGUMENT", ""},

@@ -165,7 +165,7 @@ var table = []Entry{
 	},
 	{
 		KVError, false, false, Client, codes.FailedPrecondition,
-		"The key-value operation failed; the message says why.",
+		"The key-value operation failed; the message says why, and `details` has the `code` of the reason. It is retryable where that is.",
 	},
 }
 

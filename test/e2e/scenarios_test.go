@@ -50,6 +50,7 @@ var scenarios = []struct {
 	{"repeats", testRepeats},
 	{"expired messages", testExpiredMessages},
 	{"legacy", testLegacy},
+	{"legacy keys", testLegacyKeys},
 }
 
 func TestDev(t *testing.T) {
