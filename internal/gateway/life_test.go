@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
@@ -207,6 +208,37 @@ func TestReauthenticateOfAUserCoversItsWorkspace(t *testing.T) {
 			t.Errorf("a token for %v: %v", workspaces, refusal)
 		}
 	}
+}
+
+// Where an operator has put a user in, a token need not cover it, also a new one;
+// the session ends when that is taken back.
+func TestReauthenticateWhereAnOperatorHasPutTheUser(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	op := gatewaytest.Operator(t, g.Addr, g.OperatorToken("ops"))
+	rule := func(ruling string) {
+		t.Helper()
+		if _, err := op.RuleMember(within(t, patience), &adminv1.RuleMemberRequest{Workspace: "b", User: "u", Ruling: ruling}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gatewaytest.MustDial(t, g.Addr, g.AgentToken("b", "echo"), gatewaytest.AgentInit("b", "echo", "1")) // creates it
+	rule("in")
+	user := window(t, g, "1", "a", "a")
+	for start := time.Now(); ; <-time.After(20 * time.Millisecond) {
+		code := switched(t, user, "b", nil)
+		if code == "" {
+			break
+		}
+		if time.Since(start) > patience {
+			t.Fatal("not switched: ", code)
+		}
+	}
+	if _, refusal := user.Reauthenticate(g.UserToken("u", "a")); refusal != nil {
+		t.Errorf("a token like the first one: %v", refusal)
+	}
+	rule("none")
+	ended(t, user, "MEMBERSHIP_REVOKED")
 }
 
 // An engine's leases are on the workspaces of its token: it cannot change them

@@ -40,8 +40,8 @@ const (
 	signalMembership = "MEMBERSHIP_REVOKED"
 )
 
-// dismissed ends a session whose workspace is gone, or whose user has been
-// removed from it, and reports whether it is one. It is asked when something
+// dismissed ends a session whose workspace is gone, or whose user may not be in it
+// any more, and reports whether it is one. It is asked when something
 // was lost, and about once a second.
 func (s *Session) dismissed() bool {
 	at := s.place.Load()
@@ -54,7 +54,7 @@ func (s *Session) dismissed() bool {
 	switch {
 	case !exists || era != at.era:
 		s.putOut(codes.PermissionDenied, signalWorkspace, fmt.Sprintf("workspace %q was deleted", ws))
-	case s.kind == acl.User && r.Members().Barred(s.claim.UserID, ws):
+	case s.kind == acl.User && !r.Members().MayEnter(s.claim.UserID, ws, s.life.held.Load().credential.Scope()):
 		s.putOut(codes.PermissionDenied, signalMembership, fmt.Sprintf("the user is no member of workspace %q any more", ws))
 	default:
 		return false
