@@ -80,7 +80,7 @@ bench: ## Measure the gateway against its baselines
 	go run ./bench
 
 .PHONY: deps
-deps: ## Install what the tests need: C compiler, RabbitMQ, PostgreSQL, Redis, HAProxy
+deps: ## Install what the tests need: C compiler, RabbitMQ, PostgreSQL, Redis, HAProxy, Python with gRPC
 	@scripts/deps.sh
 
 .PHONY: clean

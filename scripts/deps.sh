@@ -21,6 +21,10 @@ look() {
 	[ "$found" = yes ] || packages="$packages postgresql"
 	command -v redis-server >/dev/null || packages="$packages redis-server"
 	command -v haproxy >/dev/null || packages="$packages haproxy"
+	# What docs/python.md needs, which a test runs.
+	command -v protoc >/dev/null || packages="$packages protobuf-compiler"
+	[ -x /usr/bin/grpc_python_plugin ] || packages="$packages protobuf-compiler-grpc"
+	/usr/bin/python3 -c "import grpc" 2>/dev/null || packages="$packages python3-grpcio"
 }
 
 refuse() {
