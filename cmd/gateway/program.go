@@ -58,6 +58,7 @@ type commands struct {
 	Workspace workspaceCmd `cmd:"" help:"Create and delete workspaces, and say who is in them."`
 	Key       keyCmd       `cmd:"" help:"Make, list and revoke API keys."`
 	Rule      ruleCmd      `cmd:"" help:"Say who may do what, beyond what the kinds of principals may."`
+	Tasks     tasksCmd     `cmd:"" help:"See how tasks stand, follow one, and have it done again or end it."`
 	Grant     grantCmd     `cmd:"" help:"Say who may act for whom."`
 	Impl      implCmd      `cmd:"" help:"Say which agents and tasks are started when mail waits for them, and how."`
 	Audit     auditCmd     `cmd:"" help:"See what was recorded: connections, refusals, what operators did."`

@@ -61,6 +61,8 @@ type Options struct {
 	Mailboxes store.Mailboxes
 	Rules     Rules
 	Spaces    Spaces
+	// Tasks are those of all clients; nil: there are none.
+	Tasks Tasks
 	// Grants keeps who may act for whom; nil: nobody does.
 	Grants Grants
 	// Credentials makes and revokes API keys and revokes tokens; nil: this

@@ -221,8 +221,13 @@ func New(o Options) *Gateway {
 	if g.Grants != nil {
 		acts = g.Grants
 	}
+	var all admin.Tasks
+	if g.Tasks != nil {
+		all = g.Tasks
+	}
 	g.Admin = admin.New(admin.Options{
 		Grants:    acts,
+		Tasks:     all,
 		Mailboxes: mailboxes, Implementations: implementations,
 		Credentials: keys, Revoked: revoked,
 		Sessions: g.Sessions, Router: g.Router, Name: o.Name, Peers: g.Peers, Logger: o.Logger, Version: o.Version,

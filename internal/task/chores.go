@@ -19,6 +19,7 @@ const (
 	choreStranded                      // an identity could not be started: its tasks fail
 	choreHello                         // workers have come: give them what is theirs
 	choreLeft                          // a worker has gone
+	choreGrant                         // the grant of a task is for another one, or for nobody
 )
 
 // chore is one thing to do. Equal ones that wait are done once.
@@ -123,6 +124,8 @@ func (s *Service) do(ctx context.Context, x chore) {
 		s.strand(ctx, x.id, x.why)
 	case choreHello:
 		s.welcome(ctx)
+	case choreGrant:
+		s.moveGrant(ctx, x.id)
 	case choreLeft:
 		s.leftBehind(ctx, x.worker)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/google/uuid"
+
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
@@ -48,16 +50,16 @@ func (s *Service) createFor(ctx context.Context, c *Caller, r *aetherv1.CreateTa
 	if err := s.relate(ctx, c, r, t); err != nil {
 		return err
 	}
+	if err := s.room(ctx, t.Workspace); err != nil {
+		return err
+	}
 	if r.GetAuthorization() != nil {
 		if s.o.Grants == nil {
 			return wireerr.New(wireerr.GrantInvalid, "authorization: there is no such grant")
 		}
-		if t.Grant, err = s.o.Grants.TaskGrant(ctx, &c.Principal, r.GetAuthorization(), t.Workspace, to); err != nil {
+		if t.Grant, err = s.o.Grants.ForTask(ctx, c, r.GetAuthorization(), t, to); err != nil {
 			return err
 		}
-	}
-	if err := s.room(ctx, t.Workspace); err != nil {
-		return err
 	}
 	s.place(c, t)
 	stored, created, failed := s.Create(ctx, *t)
@@ -65,6 +67,9 @@ func (s *Service) createFor(ctx context.Context, c *Caller, r *aetherv1.CreateTa
 		// Its identity is being started: it waits until that has come.
 		t.Launch = ""
 		stored, created, failed = s.Create(ctx, *t)
+	}
+	if t.Grant.GrantID != "" && (failed != nil || !created) {
+		s.troubled("the grant of a task that came to nothing could not be taken back", s.o.Grants.EndTask(ctx, t.ID))
 	}
 	if failed != nil {
 		return s.away(failed)
@@ -198,8 +203,12 @@ func (s *Service) draft(c *Caller, r *aetherv1.CreateTaskRequest) (*store.Task, 
 	if err != nil {
 		return nil, address.Address{}, err
 	}
+	id, noID := uuid.NewV7()
+	if noID != nil {
+		return nil, address.Address{}, wireerr.New(wireerr.TaskCreateFailed, "no id could be drawn")
+	}
 	t := &store.Task{
-		Type: r.GetTaskType(), Creator: c.Identity, ContextID: r.GetContextId(), CorrelationID: r.GetCorrelationId(),
+		ID: id.String(), Type: r.GetTaskType(), Creator: c.Identity, ContextID: r.GetContextId(), CorrelationID: r.GetCorrelationId(),
 		IdempotencyKey: r.GetIdempotencyKey(), Class: int32(r.GetTaskClass()), Priority: int32(r.GetPriority()),
 		MaxAttempts: attempts, Payload: r.GetPayload(),
 	}
@@ -383,4 +392,17 @@ func checkMap(name string, m map[string]string) *wireerr.Error {
 		return wireerr.New(wireerr.InvalidArgument, "%s has %d bytes, %d are allowed", name, n, maxMapBytes)
 	}
 	return nil
+}
+
+// moveGrant gives the grant of a task to who works on it now, or takes it back.
+func (s *Service) moveGrant(ctx context.Context, id string) {
+	t, ok, err := s.o.Store.Task(ctx, id)
+	if err == nil && ok && s.o.Grants != nil {
+		if t.State.Over() {
+			err = s.o.Grants.EndTask(ctx, id)
+		} else if t.AssignedTo != "" {
+			err = s.o.Grants.AssignTask(ctx, id, t.AssignedTo)
+		}
+	}
+	s.troubled("the grant of a task could not be moved", err)
 }

@@ -61,9 +61,13 @@ type Starter interface {
 
 // Grants says on whose behalf somebody creates a task.
 type Grants interface {
-	// TaskGrant checks the authority that a request names, and derives that of
+	// ForTask checks the authority that a request names, and derives that of
 	// the task.
-	TaskGrant(ctx context.Context, p *acl.Principal, a *aetherv1.AuthorizationContext, workspace string, to address.Address) (store.TaskGrant, *wireerr.Error)
+	ForTask(ctx context.Context, c *Caller, a *aetherv1.AuthorizationContext, t *store.Task, to address.Address) (store.TaskGrant, *wireerr.Error)
+	// AssignTask gives the grant of a task to who works on it from now on;
+	// EndTask takes it back. Both may be repeated.
+	AssignTask(ctx context.Context, task, identity string) error
+	EndTask(ctx context.Context, task string) error
 }
 
 // Options configure a [Service]. Store, Router, Peers and Presence are required.
@@ -267,6 +271,9 @@ func (s *Service) changed(before, after *store.Task, news bool) {
 		return
 	}
 	s.workers.settle(before, after)
+	if after.Grant.GrantID != "" && (after.State.Over() || after.AssignedTo != "" && after.AssignedTo != before.AssignedTo) {
+		s.chores.add(chore{kind: choreGrant, id: after.ID})
+	}
 	switch {
 	case after.State.Over():
 		s.recordEnd(before, after)

@@ -3708,6 +3708,751 @@ func (x *AuditRecord) GetCount() int64 {
 	return 0
 }
 
+// Task is a task as operators see it; tokens, payload and launch parameters are not shown.
+// Times are Unix seconds, 0 is none.
+type Task struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	TaskId   string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskType string                 `protobuf:"bytes,2,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
+	// queued, running, completed, failed, cancelled, rejected, waiting_input,
+	// waiting_authority, waiting_dependency or hibernated.
+	Status           string            `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Workspace        string            `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	TargetTopic      string            `protobuf:"bytes,5,opt,name=target_topic,json=targetTopic,proto3" json:"target_topic,omitempty"`
+	AssignedTo       string            `protobuf:"bytes,6,opt,name=assigned_to,json=assignedTo,proto3" json:"assigned_to,omitempty"`
+	CreatedAt        int64             `protobuf:"varint,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	StartedAt        int64             `protobuf:"varint,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	CompletedAt      int64             `protobuf:"varint,9,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
+	Attempt          int32             `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	MaxAttempts      int32             `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	Error            string            `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	Metadata         map[string]string `protobuf:"bytes,13,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	SubjectType      string            `protobuf:"bytes,14,opt,name=subject_type,json=subjectType,proto3" json:"subject_type,omitempty"`
+	SubjectId        string            `protobuf:"bytes,15,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`
+	AuthorityGrantId string            `protobuf:"bytes,16,opt,name=authority_grant_id,json=authorityGrantId,proto3" json:"authority_grant_id,omitempty"`
+	CreatorActorId   string            `protobuf:"bytes,17,opt,name=creator_actor_id,json=creatorActorId,proto3" json:"creator_actor_id,omitempty"`
+	ParentTaskId     string            `protobuf:"bytes,18,opt,name=parent_task_id,json=parentTaskId,proto3" json:"parent_task_id,omitempty"`
+	RootTaskId       string            `protobuf:"bytes,19,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
+	DisconnectedAt   int64             `protobuf:"varint,20,opt,name=disconnected_at,json=disconnectedAt,proto3" json:"disconnected_at,omitempty"`
+	PausedAt         int64             `protobuf:"varint,21,opt,name=paused_at,json=pausedAt,proto3" json:"paused_at,omitempty"`
+	ContextId        string            `protobuf:"bytes,22,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	CorrelationId    string            `protobuf:"bytes,23,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Task) Reset() {
+	*x = Task{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Task) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Task) ProtoMessage() {}
+
+func (x *Task) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Task.ProtoReflect.Descriptor instead.
+func (*Task) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *Task) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Task) GetTaskType() string {
+	if x != nil {
+		return x.TaskType
+	}
+	return ""
+}
+
+func (x *Task) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *Task) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Task) GetTargetTopic() string {
+	if x != nil {
+		return x.TargetTopic
+	}
+	return ""
+}
+
+func (x *Task) GetAssignedTo() string {
+	if x != nil {
+		return x.AssignedTo
+	}
+	return ""
+}
+
+func (x *Task) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *Task) GetStartedAt() int64 {
+	if x != nil {
+		return x.StartedAt
+	}
+	return 0
+}
+
+func (x *Task) GetCompletedAt() int64 {
+	if x != nil {
+		return x.CompletedAt
+	}
+	return 0
+}
+
+func (x *Task) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Task) GetMaxAttempts() int32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *Task) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Task) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *Task) GetSubjectType() string {
+	if x != nil {
+		return x.SubjectType
+	}
+	return ""
+}
+
+func (x *Task) GetSubjectId() string {
+	if x != nil {
+		return x.SubjectId
+	}
+	return ""
+}
+
+func (x *Task) GetAuthorityGrantId() string {
+	if x != nil {
+		return x.AuthorityGrantId
+	}
+	return ""
+}
+
+func (x *Task) GetCreatorActorId() string {
+	if x != nil {
+		return x.CreatorActorId
+	}
+	return ""
+}
+
+func (x *Task) GetParentTaskId() string {
+	if x != nil {
+		return x.ParentTaskId
+	}
+	return ""
+}
+
+func (x *Task) GetRootTaskId() string {
+	if x != nil {
+		return x.RootTaskId
+	}
+	return ""
+}
+
+func (x *Task) GetDisconnectedAt() int64 {
+	if x != nil {
+		return x.DisconnectedAt
+	}
+	return 0
+}
+
+func (x *Task) GetPausedAt() int64 {
+	if x != nil {
+		return x.PausedAt
+	}
+	return 0
+}
+
+func (x *Task) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *Task) GetCorrelationId() string {
+	if x != nil {
+		return x.CorrelationId
+	}
+	return ""
+}
+
+// ListTasksRequest chooses tasks; empty fields choose all.
+type ListTasksRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Workspace string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Statuses  []string               `protobuf:"bytes,2,rep,name=statuses,proto3" json:"statuses,omitempty"`
+	// Who created it or works on it: an identity.
+	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	TaskType string `protobuf:"bytes,4,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksRequest) Reset() {
+	*x = ListTasksRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksRequest) ProtoMessage() {}
+
+func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
+func (*ListTasksRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *ListTasksRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetStatuses() []string {
+	if x != nil {
+		return x.Statuses
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetTaskType() string {
+	if x != nil {
+		return x.TaskType
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTasksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTasksResponse is a page of tasks.
+type ListTasksResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksResponse) Reset() {
+	*x = ListTasksResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksResponse) ProtoMessage() {}
+
+func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
+func (*ListTasksResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListTasksResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ListTasksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// GetTaskRequest names a task.
+type GetTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskRequest) Reset() {
+	*x = GetTaskRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskRequest) ProtoMessage() {}
+
+func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
+func (*GetTaskRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *GetTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// GetTaskResponse is the task.
+type GetTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskResponse) Reset() {
+	*x = GetTaskResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskResponse) ProtoMessage() {}
+
+func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
+func (*GetTaskResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *GetTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// MoveTaskRequest says what becomes of a task.
+type MoveTaskRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// retry or cancel.
+	Action        string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveTaskRequest) Reset() {
+	*x = MoveTaskRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveTaskRequest) ProtoMessage() {}
+
+func (x *MoveTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveTaskRequest.ProtoReflect.Descriptor instead.
+func (*MoveTaskRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *MoveTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *MoveTaskRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *MoveTaskRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// MoveTaskResponse is the task as it is then.
+type MoveTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveTaskResponse) Reset() {
+	*x = MoveTaskResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveTaskResponse) ProtoMessage() {}
+
+func (x *MoveTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveTaskResponse.ProtoReflect.Descriptor instead.
+func (*MoveTaskResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *MoveTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// WatchTaskRequest names a task.
+type WatchTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTaskRequest) Reset() {
+	*x = WatchTaskRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTaskRequest) ProtoMessage() {}
+
+func (x *WatchTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTaskRequest.ProtoReflect.Descriptor instead.
+func (*WatchTaskRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *WatchTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// WatchTaskResponse is the task, if it has changed, or progress of it.
+type WatchTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Progress      *TaskProgress          `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTaskResponse) Reset() {
+	*x = WatchTaskResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTaskResponse) ProtoMessage() {}
+
+func (x *WatchTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTaskResponse.ProtoReflect.Descriptor instead.
+func (*WatchTaskResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *WatchTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *WatchTaskResponse) GetProgress() *TaskProgress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// TaskProgress is what a worker has reported.
+type TaskProgress struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	State  string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// 0 to 1.
+	Completion    float64 `protobuf:"fixed64,3,opt,name=completion,proto3" json:"completion,omitempty"`
+	Summary       string  `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
+	Step          string  `protobuf:"bytes,5,opt,name=step,proto3" json:"step,omitempty"`
+	TimestampMs   int64   `protobuf:"varint,6,opt,name=timestamp_ms,json=timestampMs,proto3" json:"timestamp_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskProgress) Reset() {
+	*x = TaskProgress{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskProgress) ProtoMessage() {}
+
+func (x *TaskProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
+func (*TaskProgress) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *TaskProgress) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *TaskProgress) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *TaskProgress) GetCompletion() float64 {
+	if x != nil {
+		return x.Completion
+	}
+	return 0
+}
+
+func (x *TaskProgress) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *TaskProgress) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *TaskProgress) GetTimestampMs() int64 {
+	if x != nil {
+		return x.TimestampMs
+	}
+	return 0
+}
+
 var File_aether_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_aether_admin_v1_admin_proto_rawDesc = "" +
@@ -3997,7 +4742,76 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x03R\x05count2\xbb\x14\n" +
+	" \x01(\x03R\x05count\"\xd6\x06\n" +
+	"\x04Task\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
+	"\ttask_type\x18\x02 \x01(\tR\btaskType\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x1c\n" +
+	"\tworkspace\x18\x04 \x01(\tR\tworkspace\x12!\n" +
+	"\ftarget_topic\x18\x05 \x01(\tR\vtargetTopic\x12\x1f\n" +
+	"\vassigned_to\x18\x06 \x01(\tR\n" +
+	"assignedTo\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\a \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"started_at\x18\b \x01(\x03R\tstartedAt\x12!\n" +
+	"\fcompleted_at\x18\t \x01(\x03R\vcompletedAt\x12\x18\n" +
+	"\aattempt\x18\n" +
+	" \x01(\x05R\aattempt\x12!\n" +
+	"\fmax_attempts\x18\v \x01(\x05R\vmaxAttempts\x12\x14\n" +
+	"\x05error\x18\f \x01(\tR\x05error\x12?\n" +
+	"\bmetadata\x18\r \x03(\v2#.aether.admin.v1.Task.MetadataEntryR\bmetadata\x12!\n" +
+	"\fsubject_type\x18\x0e \x01(\tR\vsubjectType\x12\x1d\n" +
+	"\n" +
+	"subject_id\x18\x0f \x01(\tR\tsubjectId\x12,\n" +
+	"\x12authority_grant_id\x18\x10 \x01(\tR\x10authorityGrantId\x12(\n" +
+	"\x10creator_actor_id\x18\x11 \x01(\tR\x0ecreatorActorId\x12$\n" +
+	"\x0eparent_task_id\x18\x12 \x01(\tR\fparentTaskId\x12 \n" +
+	"\froot_task_id\x18\x13 \x01(\tR\n" +
+	"rootTaskId\x12'\n" +
+	"\x0fdisconnected_at\x18\x14 \x01(\x03R\x0edisconnectedAt\x12\x1b\n" +
+	"\tpaused_at\x18\x15 \x01(\x03R\bpausedAt\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x16 \x01(\tR\tcontextId\x12%\n" +
+	"\x0ecorrelation_id\x18\x17 \x01(\tR\rcorrelationId\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x01\n" +
+	"\x10ListTasksRequest\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1a\n" +
+	"\bstatuses\x18\x02 \x03(\tR\bstatuses\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x1b\n" +
+	"\ttask_type\x18\x04 \x01(\tR\btaskType\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"h\n" +
+	"\x11ListTasksResponse\x12+\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x15.aether.admin.v1.TaskR\x05tasks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
+	"\x0eGetTaskRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"<\n" +
+	"\x0fGetTaskResponse\x12)\n" +
+	"\x04task\x18\x01 \x01(\v2\x15.aether.admin.v1.TaskR\x04task\"Z\n" +
+	"\x0fMoveTaskRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"=\n" +
+	"\x10MoveTaskResponse\x12)\n" +
+	"\x04task\x18\x01 \x01(\v2\x15.aether.admin.v1.TaskR\x04task\"+\n" +
+	"\x10WatchTaskRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"y\n" +
+	"\x11WatchTaskResponse\x12)\n" +
+	"\x04task\x18\x01 \x01(\v2\x15.aether.admin.v1.TaskR\x04task\x129\n" +
+	"\bprogress\x18\x02 \x01(\v2\x1d.aether.admin.v1.TaskProgressR\bprogress\"\xad\x01\n" +
+	"\fTaskProgress\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
+	"\n" +
+	"completion\x18\x03 \x01(\x01R\n" +
+	"completion\x12\x18\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\x12\x12\n" +
+	"\x04step\x18\x05 \x01(\tR\x04step\x12!\n" +
+	"\ftimestamp_ms\x18\x06 \x01(\x03R\vtimestampMs2\x84\x17\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
@@ -4034,7 +4848,11 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"ListGrants\x12\".aether.admin.v1.ListGrantsRequest\x1a#.aether.admin.v1.ListGrantsResponse\x12X\n" +
 	"\vRevokeGrant\x12#.aether.admin.v1.RevokeGrantRequest\x1a$.aether.admin.v1.RevokeGrantResponse\x12U\n" +
 	"\n" +
-	"IssueGrant\x12\".aether.admin.v1.IssueGrantRequest\x1a#.aether.admin.v1.IssueGrantResponseB?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
+	"IssueGrant\x12\".aether.admin.v1.IssueGrantRequest\x1a#.aether.admin.v1.IssueGrantResponse\x12R\n" +
+	"\tListTasks\x12!.aether.admin.v1.ListTasksRequest\x1a\".aether.admin.v1.ListTasksResponse\x12L\n" +
+	"\aGetTask\x12\x1f.aether.admin.v1.GetTaskRequest\x1a .aether.admin.v1.GetTaskResponse\x12O\n" +
+	"\bMoveTask\x12 .aether.admin.v1.MoveTaskRequest\x1a!.aether.admin.v1.MoveTaskResponse\x12T\n" +
+	"\tWatchTask\x12!.aether.admin.v1.WatchTaskRequest\x1a\".aether.admin.v1.WatchTaskResponse0\x01B?Z=github.com/aether-gateway/gateway/gen/aether/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_aether_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -4048,7 +4866,7 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*ServerInfoRequest)(nil),              // 0: aether.admin.v1.ServerInfoRequest
 	(*ServerInfoResponse)(nil),             // 1: aether.admin.v1.ServerInfoResponse
@@ -4106,25 +4924,36 @@ var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*ListAuditRequest)(nil),               // 53: aether.admin.v1.ListAuditRequest
 	(*ListAuditResponse)(nil),              // 54: aether.admin.v1.ListAuditResponse
 	(*AuditRecord)(nil),                    // 55: aether.admin.v1.AuditRecord
-	nil,                                    // 56: aether.admin.v1.StoredMessage.MetadataEntry
-	(*RegisterImplementationRequest)(nil),  // 57: aether.admin.v1.RegisterImplementationRequest
-	(*ListImplementationsRequest)(nil),     // 58: aether.admin.v1.ListImplementationsRequest
-	(*RemoveImplementationRequest)(nil),    // 59: aether.admin.v1.RemoveImplementationRequest
-	(*ListGrantsRequest)(nil),              // 60: aether.admin.v1.ListGrantsRequest
-	(*RevokeGrantRequest)(nil),             // 61: aether.admin.v1.RevokeGrantRequest
-	(*IssueGrantRequest)(nil),              // 62: aether.admin.v1.IssueGrantRequest
-	(*RegisterImplementationResponse)(nil), // 63: aether.admin.v1.RegisterImplementationResponse
-	(*ListImplementationsResponse)(nil),    // 64: aether.admin.v1.ListImplementationsResponse
-	(*RemoveImplementationResponse)(nil),   // 65: aether.admin.v1.RemoveImplementationResponse
-	(*ListGrantsResponse)(nil),             // 66: aether.admin.v1.ListGrantsResponse
-	(*RevokeGrantResponse)(nil),            // 67: aether.admin.v1.RevokeGrantResponse
-	(*IssueGrantResponse)(nil),             // 68: aether.admin.v1.IssueGrantResponse
+	(*Task)(nil),                           // 56: aether.admin.v1.Task
+	(*ListTasksRequest)(nil),               // 57: aether.admin.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),              // 58: aether.admin.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),                 // 59: aether.admin.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),                // 60: aether.admin.v1.GetTaskResponse
+	(*MoveTaskRequest)(nil),                // 61: aether.admin.v1.MoveTaskRequest
+	(*MoveTaskResponse)(nil),               // 62: aether.admin.v1.MoveTaskResponse
+	(*WatchTaskRequest)(nil),               // 63: aether.admin.v1.WatchTaskRequest
+	(*WatchTaskResponse)(nil),              // 64: aether.admin.v1.WatchTaskResponse
+	(*TaskProgress)(nil),                   // 65: aether.admin.v1.TaskProgress
+	nil,                                    // 66: aether.admin.v1.StoredMessage.MetadataEntry
+	nil,                                    // 67: aether.admin.v1.Task.MetadataEntry
+	(*RegisterImplementationRequest)(nil),  // 68: aether.admin.v1.RegisterImplementationRequest
+	(*ListImplementationsRequest)(nil),     // 69: aether.admin.v1.ListImplementationsRequest
+	(*RemoveImplementationRequest)(nil),    // 70: aether.admin.v1.RemoveImplementationRequest
+	(*ListGrantsRequest)(nil),              // 71: aether.admin.v1.ListGrantsRequest
+	(*RevokeGrantRequest)(nil),             // 72: aether.admin.v1.RevokeGrantRequest
+	(*IssueGrantRequest)(nil),              // 73: aether.admin.v1.IssueGrantRequest
+	(*RegisterImplementationResponse)(nil), // 74: aether.admin.v1.RegisterImplementationResponse
+	(*ListImplementationsResponse)(nil),    // 75: aether.admin.v1.ListImplementationsResponse
+	(*RemoveImplementationResponse)(nil),   // 76: aether.admin.v1.RemoveImplementationResponse
+	(*ListGrantsResponse)(nil),             // 77: aether.admin.v1.ListGrantsResponse
+	(*RevokeGrantResponse)(nil),            // 78: aether.admin.v1.RevokeGrantResponse
+	(*IssueGrantResponse)(nil),             // 79: aether.admin.v1.IssueGrantResponse
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
 	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
 	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
-	56, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	66, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
 	12, // 4: aether.admin.v1.ListTopicsResponse.topics:type_name -> aether.admin.v1.Topic
 	15, // 5: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
 	9,  // 6: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
@@ -4142,69 +4971,83 @@ var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	43, // 18: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
 	43, // 19: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
 	55, // 20: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
-	0,  // 21: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	3,  // 22: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
-	5,  // 23: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
-	7,  // 24: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
-	10, // 25: aether.admin.v1.Admin.ListTopics:input_type -> aether.admin.v1.ListTopicsRequest
-	13, // 26: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
-	16, // 27: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
-	18, // 28: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
-	20, // 29: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
-	23, // 30: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
-	25, // 31: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
-	27, // 32: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
-	29, // 33: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
-	32, // 34: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
-	34, // 35: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
-	36, // 36: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
-	39, // 37: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
-	41, // 38: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
-	44, // 39: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
-	47, // 40: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
-	49, // 41: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
-	51, // 42: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
-	57, // 43: aether.admin.v1.Admin.RegisterImplementation:input_type -> aether.admin.v1.RegisterImplementationRequest
-	58, // 44: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
-	59, // 45: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
-	53, // 46: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	60, // 47: aether.admin.v1.Admin.ListGrants:input_type -> aether.admin.v1.ListGrantsRequest
-	61, // 48: aether.admin.v1.Admin.RevokeGrant:input_type -> aether.admin.v1.RevokeGrantRequest
-	62, // 49: aether.admin.v1.Admin.IssueGrant:input_type -> aether.admin.v1.IssueGrantRequest
-	1,  // 50: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 51: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 52: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 53: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 54: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
-	14, // 55: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	17, // 56: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	19, // 57: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	21, // 58: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	24, // 59: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
-	26, // 60: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
-	28, // 61: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
-	30, // 62: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
-	33, // 63: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
-	35, // 64: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
-	37, // 65: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
-	40, // 66: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
-	42, // 67: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
-	45, // 68: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	48, // 69: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	50, // 70: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	52, // 71: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	63, // 72: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
-	64, // 73: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
-	65, // 74: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
-	54, // 75: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	66, // 76: aether.admin.v1.Admin.ListGrants:output_type -> aether.admin.v1.ListGrantsResponse
-	67, // 77: aether.admin.v1.Admin.RevokeGrant:output_type -> aether.admin.v1.RevokeGrantResponse
-	68, // 78: aether.admin.v1.Admin.IssueGrant:output_type -> aether.admin.v1.IssueGrantResponse
-	50, // [50:79] is the sub-list for method output_type
-	21, // [21:50] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	67, // 21: aether.admin.v1.Task.metadata:type_name -> aether.admin.v1.Task.MetadataEntry
+	56, // 22: aether.admin.v1.ListTasksResponse.tasks:type_name -> aether.admin.v1.Task
+	56, // 23: aether.admin.v1.GetTaskResponse.task:type_name -> aether.admin.v1.Task
+	56, // 24: aether.admin.v1.MoveTaskResponse.task:type_name -> aether.admin.v1.Task
+	56, // 25: aether.admin.v1.WatchTaskResponse.task:type_name -> aether.admin.v1.Task
+	65, // 26: aether.admin.v1.WatchTaskResponse.progress:type_name -> aether.admin.v1.TaskProgress
+	0,  // 27: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 28: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 29: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 30: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	10, // 31: aether.admin.v1.Admin.ListTopics:input_type -> aether.admin.v1.ListTopicsRequest
+	13, // 32: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	16, // 33: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	18, // 34: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	20, // 35: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	23, // 36: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
+	25, // 37: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
+	27, // 38: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
+	29, // 39: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
+	32, // 40: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
+	34, // 41: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
+	36, // 42: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
+	39, // 43: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
+	41, // 44: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
+	44, // 45: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
+	47, // 46: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
+	49, // 47: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
+	51, // 48: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
+	68, // 49: aether.admin.v1.Admin.RegisterImplementation:input_type -> aether.admin.v1.RegisterImplementationRequest
+	69, // 50: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
+	70, // 51: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
+	53, // 52: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	71, // 53: aether.admin.v1.Admin.ListGrants:input_type -> aether.admin.v1.ListGrantsRequest
+	72, // 54: aether.admin.v1.Admin.RevokeGrant:input_type -> aether.admin.v1.RevokeGrantRequest
+	73, // 55: aether.admin.v1.Admin.IssueGrant:input_type -> aether.admin.v1.IssueGrantRequest
+	57, // 56: aether.admin.v1.Admin.ListTasks:input_type -> aether.admin.v1.ListTasksRequest
+	59, // 57: aether.admin.v1.Admin.GetTask:input_type -> aether.admin.v1.GetTaskRequest
+	61, // 58: aether.admin.v1.Admin.MoveTask:input_type -> aether.admin.v1.MoveTaskRequest
+	63, // 59: aether.admin.v1.Admin.WatchTask:input_type -> aether.admin.v1.WatchTaskRequest
+	1,  // 60: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 61: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 62: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 63: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	11, // 64: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
+	14, // 65: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	17, // 66: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	19, // 67: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	21, // 68: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	24, // 69: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
+	26, // 70: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
+	28, // 71: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
+	30, // 72: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
+	33, // 73: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	35, // 74: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	37, // 75: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	40, // 76: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	42, // 77: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	45, // 78: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	48, // 79: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	50, // 80: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	52, // 81: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	74, // 82: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
+	75, // 83: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
+	76, // 84: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
+	54, // 85: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	77, // 86: aether.admin.v1.Admin.ListGrants:output_type -> aether.admin.v1.ListGrantsResponse
+	78, // 87: aether.admin.v1.Admin.RevokeGrant:output_type -> aether.admin.v1.RevokeGrantResponse
+	79, // 88: aether.admin.v1.Admin.IssueGrant:output_type -> aether.admin.v1.IssueGrantResponse
+	58, // 89: aether.admin.v1.Admin.ListTasks:output_type -> aether.admin.v1.ListTasksResponse
+	60, // 90: aether.admin.v1.Admin.GetTask:output_type -> aether.admin.v1.GetTaskResponse
+	62, // 91: aether.admin.v1.Admin.MoveTask:output_type -> aether.admin.v1.MoveTaskResponse
+	64, // 92: aether.admin.v1.Admin.WatchTask:output_type -> aether.admin.v1.WatchTaskResponse
+	60, // [60:93] is the sub-list for method output_type
+	27, // [27:60] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -4229,7 +5072,7 @@ func file_aether_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   57,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -55,6 +55,10 @@ const (
 	Admin_ListGrants_FullMethodName             = "/aether.admin.v1.Admin/ListGrants"
 	Admin_RevokeGrant_FullMethodName            = "/aether.admin.v1.Admin/RevokeGrant"
 	Admin_IssueGrant_FullMethodName             = "/aether.admin.v1.Admin/IssueGrant"
+	Admin_ListTasks_FullMethodName              = "/aether.admin.v1.Admin/ListTasks"
+	Admin_GetTask_FullMethodName                = "/aether.admin.v1.Admin/GetTask"
+	Admin_MoveTask_FullMethodName               = "/aether.admin.v1.Admin/MoveTask"
+	Admin_WatchTask_FullMethodName              = "/aether.admin.v1.Admin/WatchTask"
 )
 
 // AdminClient is the client API for Admin service.
@@ -135,6 +139,16 @@ type AdminClient interface {
 	RevokeGrant(ctx context.Context, in *RevokeGrantRequest, opts ...grpc.CallOption) (*RevokeGrantResponse, error)
 	// IssueGrant makes a grant in the name of a subject.
 	IssueGrant(ctx context.Context, in *IssueGrantRequest, opts ...grpc.CallOption) (*IssueGrantResponse, error)
+	// ListTasks lists tasks, newest first.
+	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// GetTask shows a task. NOT_FOUND: there is none of that id.
+	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
+	// MoveTask retries or cancels a task. INVALID_ARGUMENT: that cannot be done in its
+	// state.
+	MoveTask(ctx context.Context, in *MoveTaskRequest, opts ...grpc.CallOption) (*MoveTaskResponse, error)
+	// WatchTask shows a task as it is, each change and the progress that is reported on it,
+	// until it has ended.
+	WatchTask(ctx context.Context, in *WatchTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTaskResponse], error)
 }
 
 type adminClient struct {
@@ -444,6 +458,55 @@ func (c *adminClient) IssueGrant(ctx context.Context, in *IssueGrantRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTasksResponse)
+	err := c.cc.Invoke(ctx, Admin_ListTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTaskResponse)
+	err := c.cc.Invoke(ctx, Admin_GetTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) MoveTask(ctx context.Context, in *MoveTaskRequest, opts ...grpc.CallOption) (*MoveTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveTaskResponse)
+	err := c.cc.Invoke(ctx, Admin_MoveTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) WatchTask(ctx context.Context, in *WatchTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTaskResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[1], Admin_WatchTask_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchTaskRequest, WatchTaskResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchTaskClient = grpc.ServerStreamingClient[WatchTaskResponse]
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -522,6 +585,16 @@ type AdminServer interface {
 	RevokeGrant(context.Context, *RevokeGrantRequest) (*RevokeGrantResponse, error)
 	// IssueGrant makes a grant in the name of a subject.
 	IssueGrant(context.Context, *IssueGrantRequest) (*IssueGrantResponse, error)
+	// ListTasks lists tasks, newest first.
+	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// GetTask shows a task. NOT_FOUND: there is none of that id.
+	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
+	// MoveTask retries or cancels a task. INVALID_ARGUMENT: that cannot be done in its
+	// state.
+	MoveTask(context.Context, *MoveTaskRequest) (*MoveTaskResponse, error)
+	// WatchTask shows a task as it is, each change and the progress that is reported on it,
+	// until it has ended.
+	WatchTask(*WatchTaskRequest, grpc.ServerStreamingServer[WatchTaskResponse]) error
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -618,6 +691,18 @@ func (UnimplementedAdminServer) RevokeGrant(context.Context, *RevokeGrantRequest
 }
 func (UnimplementedAdminServer) IssueGrant(context.Context, *IssueGrantRequest) (*IssueGrantResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method IssueGrant not implemented")
+}
+func (UnimplementedAdminServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
+}
+func (UnimplementedAdminServer) GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTask not implemented")
+}
+func (UnimplementedAdminServer) MoveTask(context.Context, *MoveTaskRequest) (*MoveTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveTask not implemented")
+}
+func (UnimplementedAdminServer) WatchTask(*WatchTaskRequest, grpc.ServerStreamingServer[WatchTaskResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchTask not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1155,6 +1240,71 @@ func _Admin_IssueGrant_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ListTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListTasks(ctx, req.(*ListTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_GetTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).GetTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_GetTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).GetTask(ctx, req.(*GetTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_MoveTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).MoveTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_MoveTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).MoveTask(ctx, req.(*MoveTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_WatchTask_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchTaskRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).WatchTask(m, &grpc.GenericServerStream[WatchTaskRequest, WatchTaskResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchTaskServer = grpc.ServerStreamingServer[WatchTaskResponse]
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1274,11 +1424,28 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "IssueGrant",
 			Handler:    _Admin_IssueGrant_Handler,
 		},
+		{
+			MethodName: "ListTasks",
+			Handler:    _Admin_ListTasks_Handler,
+		},
+		{
+			MethodName: "GetTask",
+			Handler:    _Admin_GetTask_Handler,
+		},
+		{
+			MethodName: "MoveTask",
+			Handler:    _Admin_MoveTask_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Tail",
 			Handler:       _Admin_Tail_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchTask",
+			Handler:       _Admin_WatchTask_Handler,
 			ServerStreams: true,
 		},
 	},
