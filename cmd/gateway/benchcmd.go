@@ -17,6 +17,7 @@ type benchCmd struct {
 	Addr      string `placeholder:"HOST:PORT" help:"The gateway's gRPC address; of several with commas between them, the first that serves (default: AETHER_ADDR, AETHER_GRPC_ADDR, the data directory's gateway, 127.0.0.1:50051)."`
 	Token     string `placeholder:"JWT" help:"A credential for the agents ag::W::bench::* (default: AETHER_TOKEN, else one is made with the data directory's key)."`
 	Workspace string `default:"bench" placeholder:"W" help:"The workspace; it must exist, unless naming it creates it (default: bench)."`
+	Name      string `default:"bench" placeholder:"NAME" help:"What its agents are called; of two that run at once each needs a name of its own (default: bench)."`
 	Pairs     int    `default:"1" placeholder:"N" help:"How many agents send, each to one of its own (default: 1)."`
 	Size      int    `default:"256" placeholder:"BYTES" help:"The size of a message (default: 256)."`
 	Rate      int    `placeholder:"N" help:"Messages per second and pair (default: as many as get through)."`
@@ -39,7 +40,7 @@ func (*benchCmd) Help() string {
 
 // Run measures a running gateway.
 func (c *benchCmd) Run(p *program) error {
-	o := load.Options{Pairs: c.Pairs, Payload: c.Size, Window: c.Window, Rate: c.Rate}
+	o := load.Options{Pairs: c.Pairs, Name: c.Name, Payload: c.Size, Window: c.Window, Rate: c.Rate}
 	for flag, x := range map[string]struct {
 		text string
 		to   *time.Duration
@@ -66,6 +67,9 @@ func (c *benchCmd) Run(p *program) error {
 		if x.value < x.min || x.value > x.max {
 			return usagef("%s must be in %d..%d", x.flag, x.min, x.max)
 		}
+	}
+	if err := address.ValidSegment(c.Name); err != nil {
+		return usagef("--name: %v", err)
 	}
 	if err := address.ValidWorkspace(c.Workspace); err != nil {
 		return usagef("--workspace: %v", err)

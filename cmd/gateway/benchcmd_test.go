@@ -27,8 +27,9 @@ func TestBench(t *testing.T) {
 			t.Errorf("no %s: %v", name, figures)
 		}
 	}
+	succeed(t, nil, append(in, "--rate", "50")...) // as the same agents
 	for _, args := range [][]string{
-		{"--pairs", "0"}, {"--size", "7"}, {"--window", "100000"}, {"--rate", "-1"}, {"--duration", "0s"}, {"--duration", "soon"}, {"--warmup", "-1s"}, {"--workspace", "a b"},
+		{"--pairs", "0"}, {"--size", "7"}, {"--window", "100000"}, {"--rate", "-1"}, {"--duration", "0s"}, {"--duration", "soon"}, {"--warmup", "-1s"}, {"--workspace", "a b"}, {"--name", "a b"},
 	} {
 		failing(t, 2, "Try `", append(in, args...)...)
 	}

@@ -23,10 +23,13 @@ const (
 // Options say what to measure. Connect is required; the zero value of every
 // other field is a good choice.
 type Options struct {
-	// Connect connects an agent by its specifier, which begins with a name of
-	// this run. The options have what the measurement needs: a handler, and how
+	// Connect connects an agent by its specifier. The options have what the measurement needs: a handler, and how
 	// much may be under way.
 	Connect func(ctx context.Context, specifier string, o client.Options) (*client.Client, error)
+	// Name is what specifiers begin with; default "bench". They are the same in
+	// each run, so that it leaves no more behind than the first; of two at a time
+	// each needs a name of its own.
+	Name string
 	// Pairs are how many senders there are, each with a receiver of its own; 1 to
 	// 256, default 1.
 	Pairs int
@@ -48,6 +51,9 @@ func (o *Options) check() error {
 		if *value == 0 {
 			*value = d
 		}
+	}
+	if o.Name == "" {
+		o.Name = "bench"
 	}
 	def(&o.Pairs, 1)
 	def(&o.Payload, 256)
@@ -160,7 +166,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// drawn is the name of a run, by which its agents differ from those of others.
+// drawn marks the messages of a run: those that an earlier one has left do not count.
 func drawn() uint64 {
 	var b [6]byte
 	rand.Read(b[:]) //nolint:errcheck // it never fails

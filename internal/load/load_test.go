@@ -54,12 +54,12 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	for name, o := range map[string]load.Options{
-		"saturated": {Pairs: 3},
+		"saturated": {Pairs: 3, Window: 32},
 		"at a rate": {Rate: 200, Payload: 1000, Window: 16},
 	} {
 		o.Duration, o.Warmup = time.Hour, -1
 		var ctx context.Context
-		ctx, o.Connect = until(t, g, 2000/int64(1+o.Rate/20))
+		ctx, o.Connect = until(t, g, 600/int64(1+o.Rate/40))
 		r, err := load.Run(ctx, o)
 		if err != nil || r.Messages == 0 || r.Faulty() || r.Limited > 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)

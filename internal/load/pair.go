@@ -36,7 +36,7 @@ type pair struct {
 
 func newPair(ctx context.Context, o *Options, run uint64, i int) (_ *pair, err error) {
 	p := &pair{o: o, run: run, came: make(chan struct{}, 1)}
-	name := func(role string) string { return fmt.Sprintf("%s-%x-%d", role, run, i) }
+	name := func(role string) string { return fmt.Sprintf("%s-%s-%d", o.Name, role, i) }
 	p.in, err = o.Connect(ctx, name("receiver"), client.Options{
 		MaxUnacked: max(o.Window, client.DefaultMaxUnacked), Handler: p.handle,
 	})
@@ -69,7 +69,7 @@ func fill(payload []byte, run, number uint64, at time.Duration) {
 func (p *pair) handle(_ context.Context, m *client.Message) error {
 	at := time.Since(epoch)
 	if len(m.Payload) < stampSize || binary.BigEndian.Uint64(m.Payload) != p.run {
-		return nil // somebody else's
+		return nil // of an earlier run, or somebody else's
 	}
 	number, sent := binary.BigEndian.Uint64(m.Payload[8:]), time.Duration(binary.BigEndian.Uint64(m.Payload[16:]))
 	p.mu.Lock()
