@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -58,15 +59,37 @@ func printStored(p *program, m *adminv1.StoredMessage, output string) error {
 		return json.NewEncoder(p.stdout).Encode(storedObject(m))
 	}
 	at := time.UnixMilli(m.GetTimestampMs()).UTC().Format("15:04:05.000")
-	_, err := fmt.Fprintf(p.stdout, "%s %s → %s  %s @%d %s  %s\n", at, printable(m.GetSource()), printable(m.GetTopic()),
-		printable(m.GetMessageType()), m.GetPosition(), printable(m.GetMessageId()), payloadText(m.GetPayload()))
+	source, text := m.GetSource(), payloadText(m.GetPayload())
+	if u := m.GetProgress(); u != nil {
+		source, text = u.GetSource(), progressText(u)
+	}
+	_, err := fmt.Fprintf(p.stdout, "%s %s → %s  %s @%d %s  %s\n", at, printable(source), printable(m.GetTopic()),
+		printable(m.GetMessageType()), m.GetPosition(), printable(m.GetMessageId()), text)
 	return err
+}
+
+// progressText is progress as one line: how far, what of, what is said of it, and
+// for whom if not for all.
+func progressText(u *adminv1.StoredProgress) string {
+	parts := []string{fmt.Sprintf("%3.0f %%", 100*u.GetCompletion())}
+	add := func(format string, set bool, args ...any) {
+		if set {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	add("task %s", u.GetTaskId() != "", printable(u.GetTaskId()))
+	add("%s", u.GetState() != "", printable(u.GetState()))
+	add("step %d of %d", u.GetTotalSteps() > 0, u.GetStepNumber(), u.GetTotalSteps())
+	add("%s", u.GetStep() != "", printable(u.GetStep()))
+	add("%s", u.GetSummary() != "", payloadText([]byte(u.GetSummary())))
+	add("(for %s)", u.GetRecipient() != "", printable(u.GetRecipient()))
+	return strings.Join(parts, "  ")
 }
 
 // storedObject is a message with its payload as text as well, if it is text.
 func storedObject(m *adminv1.StoredMessage) map[string]any {
 	o := object(m)
-	if utf8.Valid(m.GetPayload()) {
+	if m.GetProgress() == nil && utf8.Valid(m.GetPayload()) {
 		o["text"] = string(m.GetPayload())
 	}
 	return o

@@ -85,11 +85,20 @@ func storedMessage(envelope []byte, position uint64) (*adminv1.StoredMessage, er
 	if err := proto.Unmarshal(envelope, &e); err != nil {
 		return nil, err
 	}
-	return &adminv1.StoredMessage{
+	m := &adminv1.StoredMessage{
 		Source: e.GetSource(), Topic: e.GetTopic(), MessageId: e.GetMessageId(), MessageType: typeName(e.GetMessageType()),
 		Workspace: e.GetWorkspace(), Payload: e.GetPayload(), Subject: e.GetSubject(), Metadata: e.GetMetadata(),
 		TimestampMs: e.GetTimestampMs(), ExpiresAtMs: e.GetExpiresAtMs(), Position: position,
-	}, nil
+	}
+	var u aetherv1.ProgressUpdate
+	if e.GetKind() == aetherv1.MessageEnvelope_KIND_PROGRESS && proto.Unmarshal(e.GetPayload(), &u) == nil {
+		m.MessageType = "progress"
+		m.Progress = &adminv1.StoredProgress{
+			Source: u.GetSource(), TaskId: u.GetTaskId(), State: u.GetState(), Completion: u.GetCompletion(), Summary: u.GetSummary(),
+			Step: u.GetStep().GetName(), StepNumber: u.GetStep().GetSequence(), TotalSteps: u.GetStep().GetTotalSteps(), Recipient: u.GetRecipient(),
+		}
+	}
+	return m, nil
 }
 
 func typeName(t aetherv1.MessageType) string {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
@@ -38,6 +39,13 @@ func Test14ProgressOverTwoGateways(t *testing.T) {
 		return gatewaytest.MustDial(t, g.Addr, g.UserToken(user, "w"), init)
 	}
 	here, there, stranger := window(c.a, "u", "1"), window(c.b, "u", "2"), window(c.b, "v", "1")
+	tail, err := gatewaytest.Operator(t, c.b.Addr, c.b.OperatorToken("ops")).Tail(within(t, patience), &adminv1.TailRequest{Address: "pg::w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tail.Recv(); err != nil {
+		t.Fatal(err)
+	}
 	report(worker, &aetherv1.ProgressReport{Summary: "window", Recipient: "us::u::2"})
 	report(worker, &aetherv1.ProgressReport{Summary: "user", Recipient: "us::u"})
 	report(worker, &aetherv1.ProgressReport{Summary: "all", Completion: 0.5, RequestId: "r"})
@@ -75,6 +83,12 @@ func Test14ProgressOverTwoGateways(t *testing.T) {
 		report(worker, r)
 		if e := worker.Error(); e.GetCode() != name || e.GetRequestId() != r.GetRequestId() {
 			t.Errorf("%v: got %v", r, e)
+		}
+	}
+	for _, want := range []string{"window", "user", "all", "end"} {
+		r, err := tail.Recv()
+		if m := r.GetMessage(); err != nil || m.GetProgress().GetSummary() != want || m.GetMessageType() != "progress" || m.GetTopic() != "pg::w" {
+			t.Errorf("the operator saw %v, %v, want %q", r, err, want)
 		}
 	}
 	report(here, &aetherv1.ProgressReport{RequestId: "u"})

@@ -426,3 +426,37 @@ func Test16Rate(t *testing.T) {
 		}
 	}
 }
+
+// Users who are changing when the gateway drains are sent away as all others
+// are, and nobody is left behind.
+func Test16Drain(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	var users sync.WaitGroup
+	for i := range 5 {
+		user := window(t, g, fmt.Sprint(i), "w", "w", "v")
+		switched := make(chan struct{})
+		users.Go(func() {
+			for n := range 40 {
+				switchTo(user, []string{"v", "w"}[n%2])
+				if n == 5 {
+					close(switched)
+				}
+			}
+			user.CloseSend()
+		})
+		<-switched
+		users.Go(func() {
+			for {
+				if _, err := user.Recv(); err != nil {
+					return
+				}
+			}
+		})
+	}
+	g.Stop()
+	users.Wait()
+	if n := g.Sessions.Count(); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}

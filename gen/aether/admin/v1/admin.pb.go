@@ -593,7 +593,8 @@ type StoredMessage struct {
 	Source    string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Topic     string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
 	MessageId string                 `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// chat, control, tool_call, event, metric or opaque.
+	// chat, control, tool_call, event, metric or opaque; progress for what progress
+	// says.
 	MessageType string            `protobuf:"bytes,4,opt,name=message_type,json=messageType,proto3" json:"message_type,omitempty"`
 	Workspace   string            `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Payload     []byte            `protobuf:"bytes,6,opt,name=payload,proto3" json:"payload,omitempty"`
@@ -604,7 +605,9 @@ type StoredMessage struct {
 	ExpiresAtMs int64 `protobuf:"varint,10,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
 	// Entry offset times 1024 plus the index in the entry, within the partition of the
 	// address.
-	Position      uint64 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`
+	Position uint64 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`
+	// Of progress: what the payload says.
+	Progress      *StoredProgress `protobuf:"bytes,12,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -716,6 +719,124 @@ func (x *StoredMessage) GetPosition() uint64 {
 	return 0
 }
 
+func (x *StoredMessage) GetProgress() *StoredProgress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// StoredProgress is how far some work is, as the log has it.
+type StoredProgress struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	TaskId string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	State  string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// 0 to 1.
+	Completion float64 `protobuf:"fixed64,4,opt,name=completion,proto3" json:"completion,omitempty"`
+	Summary    string  `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
+	Step       string  `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
+	StepNumber int32   `protobuf:"varint,7,opt,name=step_number,json=stepNumber,proto3" json:"step_number,omitempty"`
+	TotalSteps int32   `protobuf:"varint,8,opt,name=total_steps,json=totalSteps,proto3" json:"total_steps,omitempty"`
+	// Who alone sees it; empty: everybody in the workspace.
+	Recipient     string `protobuf:"bytes,9,opt,name=recipient,proto3" json:"recipient,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredProgress) Reset() {
+	*x = StoredProgress{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredProgress) ProtoMessage() {}
+
+func (x *StoredProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredProgress.ProtoReflect.Descriptor instead.
+func (*StoredProgress) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StoredProgress) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *StoredProgress) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *StoredProgress) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *StoredProgress) GetCompletion() float64 {
+	if x != nil {
+		return x.Completion
+	}
+	return 0
+}
+
+func (x *StoredProgress) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *StoredProgress) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *StoredProgress) GetStepNumber() int32 {
+	if x != nil {
+		return x.StepNumber
+	}
+	return 0
+}
+
+func (x *StoredProgress) GetTotalSteps() int32 {
+	if x != nil {
+		return x.TotalSteps
+	}
+	return 0
+}
+
+func (x *StoredProgress) GetRecipient() string {
+	if x != nil {
+		return x.Recipient
+	}
+	return ""
+}
+
 // ListTopicsRequest chooses addresses.
 type ListTopicsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -730,7 +851,7 @@ type ListTopicsRequest struct {
 
 func (x *ListTopicsRequest) Reset() {
 	*x = ListTopicsRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +863,7 @@ func (x *ListTopicsRequest) String() string {
 func (*ListTopicsRequest) ProtoMessage() {}
 
 func (x *ListTopicsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +876,7 @@ func (x *ListTopicsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTopicsRequest.ProtoReflect.Descriptor instead.
 func (*ListTopicsRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTopicsRequest) GetPrefix() string {
@@ -790,7 +911,7 @@ type ListTopicsResponse struct {
 
 func (x *ListTopicsResponse) Reset() {
 	*x = ListTopicsResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +923,7 @@ func (x *ListTopicsResponse) String() string {
 func (*ListTopicsResponse) ProtoMessage() {}
 
 func (x *ListTopicsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +936,7 @@ func (x *ListTopicsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTopicsResponse.ProtoReflect.Descriptor instead.
 func (*ListTopicsResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTopicsResponse) GetTopics() []*Topic {
@@ -852,7 +973,7 @@ type Topic struct {
 
 func (x *Topic) Reset() {
 	*x = Topic{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +985,7 @@ func (x *Topic) String() string {
 func (*Topic) ProtoMessage() {}
 
 func (x *Topic) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +998,7 @@ func (x *Topic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topic.ProtoReflect.Descriptor instead.
 func (*Topic) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Topic) GetTopic() string {
@@ -935,7 +1056,7 @@ type FindMessageRequest struct {
 
 func (x *FindMessageRequest) Reset() {
 	*x = FindMessageRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1068,7 @@ func (x *FindMessageRequest) String() string {
 func (*FindMessageRequest) ProtoMessage() {}
 
 func (x *FindMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1081,7 @@ func (x *FindMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessageRequest.ProtoReflect.Descriptor instead.
 func (*FindMessageRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FindMessageRequest) GetMessageId() string {
@@ -990,7 +1111,7 @@ type FindMessageResponse struct {
 
 func (x *FindMessageResponse) Reset() {
 	*x = FindMessageResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1123,7 @@ func (x *FindMessageResponse) String() string {
 func (*FindMessageResponse) ProtoMessage() {}
 
 func (x *FindMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1136,7 @@ func (x *FindMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessageResponse.ProtoReflect.Descriptor instead.
 func (*FindMessageResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FindMessageResponse) GetMessages() []*MessagePlace {
@@ -1053,7 +1174,7 @@ type MessagePlace struct {
 
 func (x *MessagePlace) Reset() {
 	*x = MessagePlace{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1186,7 @@ func (x *MessagePlace) String() string {
 func (*MessagePlace) ProtoMessage() {}
 
 func (x *MessagePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1199,7 @@ func (x *MessagePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessagePlace.ProtoReflect.Descriptor instead.
 func (*MessagePlace) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MessagePlace) GetMessageId() string {
@@ -1150,7 +1271,7 @@ type PeekMailRequest struct {
 
 func (x *PeekMailRequest) Reset() {
 	*x = PeekMailRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1283,7 @@ func (x *PeekMailRequest) String() string {
 func (*PeekMailRequest) ProtoMessage() {}
 
 func (x *PeekMailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1296,7 @@ func (x *PeekMailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekMailRequest.ProtoReflect.Descriptor instead.
 func (*PeekMailRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PeekMailRequest) GetAddress() string {
@@ -1212,7 +1333,7 @@ type PeekMailResponse struct {
 
 func (x *PeekMailResponse) Reset() {
 	*x = PeekMailResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1345,7 @@ func (x *PeekMailResponse) String() string {
 func (*PeekMailResponse) ProtoMessage() {}
 
 func (x *PeekMailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1358,7 @@ func (x *PeekMailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekMailResponse.ProtoReflect.Descriptor instead.
 func (*PeekMailResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PeekMailResponse) GetMessages() []*StoredMessage {
@@ -1279,7 +1400,7 @@ type SkipMailRequest struct {
 
 func (x *SkipMailRequest) Reset() {
 	*x = SkipMailRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1412,7 @@ func (x *SkipMailRequest) String() string {
 func (*SkipMailRequest) ProtoMessage() {}
 
 func (x *SkipMailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1425,7 @@ func (x *SkipMailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipMailRequest.ProtoReflect.Descriptor instead.
 func (*SkipMailRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SkipMailRequest) GetAddress() string {
@@ -1386,7 +1507,7 @@ type SkipMailResponse struct {
 
 func (x *SkipMailResponse) Reset() {
 	*x = SkipMailResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1519,7 @@ func (x *SkipMailResponse) String() string {
 func (*SkipMailResponse) ProtoMessage() {}
 
 func (x *SkipMailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1532,7 @@ func (x *SkipMailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipMailResponse.ProtoReflect.Descriptor instead.
 func (*SkipMailResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SkipMailResponse) GetPosition() uint64 {
@@ -1445,7 +1566,7 @@ type ReplayMailRequest struct {
 
 func (x *ReplayMailRequest) Reset() {
 	*x = ReplayMailRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1578,7 @@ func (x *ReplayMailRequest) String() string {
 func (*ReplayMailRequest) ProtoMessage() {}
 
 func (x *ReplayMailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1591,7 @@ func (x *ReplayMailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMailRequest.ProtoReflect.Descriptor instead.
 func (*ReplayMailRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReplayMailRequest) GetAddress() string {
@@ -1533,7 +1654,7 @@ type ReplayMailResponse struct {
 
 func (x *ReplayMailResponse) Reset() {
 	*x = ReplayMailResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1666,7 @@ func (x *ReplayMailResponse) String() string {
 func (*ReplayMailResponse) ProtoMessage() {}
 
 func (x *ReplayMailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1679,7 @@ func (x *ReplayMailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMailResponse.ProtoReflect.Descriptor instead.
 func (*ReplayMailResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReplayMailResponse) GetPosition() uint64 {
@@ -1597,7 +1718,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1730,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1743,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Key) GetKeyId() string {
@@ -1741,7 +1862,7 @@ type CreateKeyRequest struct {
 
 func (x *CreateKeyRequest) Reset() {
 	*x = CreateKeyRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1874,7 @@ func (x *CreateKeyRequest) String() string {
 func (*CreateKeyRequest) ProtoMessage() {}
 
 func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1887,7 @@ func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateKeyRequest) GetKey() *Key {
@@ -1789,7 +1910,7 @@ type CreateKeyResponse struct {
 
 func (x *CreateKeyResponse) Reset() {
 	*x = CreateKeyResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1922,7 @@ func (x *CreateKeyResponse) String() string {
 func (*CreateKeyResponse) ProtoMessage() {}
 
 func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1935,7 @@ func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateKeyResponse) GetApiKey() string {
@@ -1850,7 +1971,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +1983,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +1996,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListKeysRequest) GetPageSize() int32 {
@@ -1903,7 +2024,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2036,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2049,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListKeysResponse) GetKeys() []*Key {
@@ -1956,7 +2077,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2089,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2102,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RevokeKeyRequest) GetKey() string {
@@ -2003,7 +2124,7 @@ type RevokeKeyResponse struct {
 
 func (x *RevokeKeyResponse) Reset() {
 	*x = RevokeKeyResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2136,7 @@ func (x *RevokeKeyResponse) String() string {
 func (*RevokeKeyResponse) ProtoMessage() {}
 
 func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2149,7 @@ func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResponse.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RevokeKeyResponse) GetKey() *Key {
@@ -2062,7 +2183,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2195,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2208,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RevokeRequest) GetWhat() string {
@@ -2127,7 +2248,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2260,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2273,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 // Workspace is one that exists.
@@ -2167,7 +2288,7 @@ type Workspace struct {
 
 func (x *Workspace) Reset() {
 	*x = Workspace{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2300,7 @@ func (x *Workspace) String() string {
 func (*Workspace) ProtoMessage() {}
 
 func (x *Workspace) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2313,7 @@ func (x *Workspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
 func (*Workspace) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Workspace) GetName() string {
@@ -2226,7 +2347,7 @@ type CreateWorkspaceRequest struct {
 
 func (x *CreateWorkspaceRequest) Reset() {
 	*x = CreateWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2359,7 @@ func (x *CreateWorkspaceRequest) String() string {
 func (*CreateWorkspaceRequest) ProtoMessage() {}
 
 func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2372,7 @@ func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateWorkspaceRequest) GetName() string {
@@ -2273,7 +2394,7 @@ type CreateWorkspaceResponse struct {
 
 func (x *CreateWorkspaceResponse) Reset() {
 	*x = CreateWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2406,7 @@ func (x *CreateWorkspaceResponse) String() string {
 func (*CreateWorkspaceResponse) ProtoMessage() {}
 
 func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2419,7 @@ func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateWorkspaceResponse) GetWorkspace() *Workspace {
@@ -2327,7 +2448,7 @@ type ListWorkspacesRequest struct {
 
 func (x *ListWorkspacesRequest) Reset() {
 	*x = ListWorkspacesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2460,7 @@ func (x *ListWorkspacesRequest) String() string {
 func (*ListWorkspacesRequest) ProtoMessage() {}
 
 func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2473,7 @@ func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListWorkspacesRequest) GetPageSize() int32 {
@@ -2380,7 +2501,7 @@ type ListWorkspacesResponse struct {
 
 func (x *ListWorkspacesResponse) Reset() {
 	*x = ListWorkspacesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2513,7 @@ func (x *ListWorkspacesResponse) String() string {
 func (*ListWorkspacesResponse) ProtoMessage() {}
 
 func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2526,7 @@ func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListWorkspacesResponse) GetWorkspaces() []*Workspace {
@@ -2432,7 +2553,7 @@ type DeleteWorkspaceRequest struct {
 
 func (x *DeleteWorkspaceRequest) Reset() {
 	*x = DeleteWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2565,7 @@ func (x *DeleteWorkspaceRequest) String() string {
 func (*DeleteWorkspaceRequest) ProtoMessage() {}
 
 func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2578,7 @@ func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteWorkspaceRequest) GetName() string {
@@ -2476,7 +2597,7 @@ type DeleteWorkspaceResponse struct {
 
 func (x *DeleteWorkspaceResponse) Reset() {
 	*x = DeleteWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2609,7 @@ func (x *DeleteWorkspaceResponse) String() string {
 func (*DeleteWorkspaceResponse) ProtoMessage() {}
 
 func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2622,7 @@ func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 // Member is a user as far as one workspace is concerned.
@@ -2521,7 +2642,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2654,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2667,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Member) GetWorkspace() string {
@@ -2597,7 +2718,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2730,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2743,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListMembersRequest) GetWorkspace() string {
@@ -2657,7 +2778,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2790,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2803,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -2712,7 +2833,7 @@ type RuleMemberRequest struct {
 
 func (x *RuleMemberRequest) Reset() {
 	*x = RuleMemberRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2845,7 @@ func (x *RuleMemberRequest) String() string {
 func (*RuleMemberRequest) ProtoMessage() {}
 
 func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2858,7 @@ func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberRequest.ProtoReflect.Descriptor instead.
 func (*RuleMemberRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RuleMemberRequest) GetWorkspace() string {
@@ -2772,7 +2893,7 @@ type RuleMemberResponse struct {
 
 func (x *RuleMemberResponse) Reset() {
 	*x = RuleMemberResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2905,7 @@ func (x *RuleMemberResponse) String() string {
 func (*RuleMemberResponse) ProtoMessage() {}
 
 func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2918,7 @@ func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberResponse.ProtoReflect.Descriptor instead.
 func (*RuleMemberResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RuleMemberResponse) GetWasMember() bool {
@@ -2830,7 +2951,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2963,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2976,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Rule) GetId() int64 {
@@ -2931,7 +3052,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3064,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3077,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -2979,7 +3100,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3112,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3125,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AddRuleResponse) GetRule() *Rule {
@@ -3042,7 +3163,7 @@ type RuleWarning struct {
 
 func (x *RuleWarning) Reset() {
 	*x = RuleWarning{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +3175,7 @@ func (x *RuleWarning) String() string {
 func (*RuleWarning) ProtoMessage() {}
 
 func (x *RuleWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3188,7 @@ func (x *RuleWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleWarning.ProtoReflect.Descriptor instead.
 func (*RuleWarning) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RuleWarning) GetCode() string {
@@ -3103,7 +3224,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3236,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3249,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListRulesRequest) GetPageSize() int32 {
@@ -3156,7 +3277,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3289,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3302,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -3208,7 +3329,7 @@ type RemoveRuleRequest struct {
 
 func (x *RemoveRuleRequest) Reset() {
 	*x = RemoveRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3341,7 @@ func (x *RemoveRuleRequest) String() string {
 func (*RemoveRuleRequest) ProtoMessage() {}
 
 func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3354,7 @@ func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RemoveRuleRequest) GetId() int64 {
@@ -3253,7 +3374,7 @@ type RemoveRuleResponse struct {
 
 func (x *RemoveRuleResponse) Reset() {
 	*x = RemoveRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3386,7 @@ func (x *RemoveRuleResponse) String() string {
 func (*RemoveRuleResponse) ProtoMessage() {}
 
 func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3399,7 @@ func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveRuleResponse) GetRule() *Rule {
@@ -3303,7 +3424,7 @@ type ExplainSendRequest struct {
 
 func (x *ExplainSendRequest) Reset() {
 	*x = ExplainSendRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3436,7 @@ func (x *ExplainSendRequest) String() string {
 func (*ExplainSendRequest) ProtoMessage() {}
 
 func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3449,7 @@ func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendRequest.ProtoReflect.Descriptor instead.
 func (*ExplainSendRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainSendRequest) GetIdentity() string {
@@ -3374,7 +3495,7 @@ type ExplainSendResponse struct {
 
 func (x *ExplainSendResponse) Reset() {
 	*x = ExplainSendResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3507,7 @@ func (x *ExplainSendResponse) String() string {
 func (*ExplainSendResponse) ProtoMessage() {}
 
 func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3520,7 @@ func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendResponse.ProtoReflect.Descriptor instead.
 func (*ExplainSendResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainSendResponse) GetAllowed() bool {
@@ -3469,7 +3590,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3602,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3615,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListAuditRequest) GetKind() string {
@@ -3543,7 +3664,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3676,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3689,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3610,7 +3731,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3743,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3756,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AuditRecord) GetAtMs() int64 {
@@ -3743,7 +3864,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3876,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3889,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Task) GetTaskId() string {
@@ -3949,7 +4070,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4082,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4095,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListTasksRequest) GetWorkspace() string {
@@ -4030,7 +4151,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4163,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4176,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -4082,7 +4203,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +4215,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +4228,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -4127,7 +4248,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4260,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4273,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -4175,7 +4296,7 @@ type MoveTaskRequest struct {
 
 func (x *MoveTaskRequest) Reset() {
 	*x = MoveTaskRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4308,7 @@ func (x *MoveTaskRequest) String() string {
 func (*MoveTaskRequest) ProtoMessage() {}
 
 func (x *MoveTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4321,7 @@ func (x *MoveTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveTaskRequest.ProtoReflect.Descriptor instead.
 func (*MoveTaskRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MoveTaskRequest) GetTaskId() string {
@@ -4234,7 +4355,7 @@ type MoveTaskResponse struct {
 
 func (x *MoveTaskResponse) Reset() {
 	*x = MoveTaskResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4367,7 @@ func (x *MoveTaskResponse) String() string {
 func (*MoveTaskResponse) ProtoMessage() {}
 
 func (x *MoveTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4380,7 @@ func (x *MoveTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveTaskResponse.ProtoReflect.Descriptor instead.
 func (*MoveTaskResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MoveTaskResponse) GetTask() *Task {
@@ -4279,7 +4400,7 @@ type WatchTaskRequest struct {
 
 func (x *WatchTaskRequest) Reset() {
 	*x = WatchTaskRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +4412,7 @@ func (x *WatchTaskRequest) String() string {
 func (*WatchTaskRequest) ProtoMessage() {}
 
 func (x *WatchTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +4425,7 @@ func (x *WatchTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTaskRequest.ProtoReflect.Descriptor instead.
 func (*WatchTaskRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WatchTaskRequest) GetTaskId() string {
@@ -4325,7 +4446,7 @@ type WatchTaskResponse struct {
 
 func (x *WatchTaskResponse) Reset() {
 	*x = WatchTaskResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4458,7 @@ func (x *WatchTaskResponse) String() string {
 func (*WatchTaskResponse) ProtoMessage() {}
 
 func (x *WatchTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4471,7 @@ func (x *WatchTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTaskResponse.ProtoReflect.Descriptor instead.
 func (*WatchTaskResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WatchTaskResponse) GetTask() *Task {
@@ -4383,7 +4504,7 @@ type TaskProgress struct {
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4516,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4529,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TaskProgress) GetSource() string {
@@ -4499,7 +4620,7 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\"b\n" +
 	"\fTailResponse\x128\n" +
 	"\amessage\x18\x01 \x01(\v2\x1e.aether.admin.v1.StoredMessageR\amessage\x12\x18\n" +
-	"\adropped\x18\x02 \x01(\x04R\adropped\"\xbb\x03\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\"\xf8\x03\n" +
 	"\rStoredMessage\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x1d\n" +
@@ -4513,10 +4634,25 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\ftimestamp_ms\x18\t \x01(\x03R\vtimestampMs\x12\"\n" +
 	"\rexpires_at_ms\x18\n" +
 	" \x01(\x03R\vexpiresAtMs\x12\x1a\n" +
-	"\bposition\x18\v \x01(\x04R\bposition\x1a;\n" +
+	"\bposition\x18\v \x01(\x04R\bposition\x12;\n" +
+	"\bprogress\x18\f \x01(\v2\x1f.aether.admin.v1.StoredProgressR\bprogress\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"g\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x02\n" +
+	"\x0eStoredProgress\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x1e\n" +
+	"\n" +
+	"completion\x18\x04 \x01(\x01R\n" +
+	"completion\x12\x18\n" +
+	"\asummary\x18\x05 \x01(\tR\asummary\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\tR\x04step\x12\x1f\n" +
+	"\vstep_number\x18\a \x01(\x05R\n" +
+	"stepNumber\x12\x1f\n" +
+	"\vtotal_steps\x18\b \x01(\x05R\n" +
+	"totalSteps\x12\x1c\n" +
+	"\trecipient\x18\t \x01(\tR\trecipient\"g\n" +
 	"\x11ListTopicsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -4866,7 +5002,7 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*ServerInfoRequest)(nil),              // 0: aether.admin.v1.ServerInfoRequest
 	(*ServerInfoResponse)(nil),             // 1: aether.admin.v1.ServerInfoResponse
@@ -4878,176 +5014,178 @@ var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*TailRequest)(nil),                    // 7: aether.admin.v1.TailRequest
 	(*TailResponse)(nil),                   // 8: aether.admin.v1.TailResponse
 	(*StoredMessage)(nil),                  // 9: aether.admin.v1.StoredMessage
-	(*ListTopicsRequest)(nil),              // 10: aether.admin.v1.ListTopicsRequest
-	(*ListTopicsResponse)(nil),             // 11: aether.admin.v1.ListTopicsResponse
-	(*Topic)(nil),                          // 12: aether.admin.v1.Topic
-	(*FindMessageRequest)(nil),             // 13: aether.admin.v1.FindMessageRequest
-	(*FindMessageResponse)(nil),            // 14: aether.admin.v1.FindMessageResponse
-	(*MessagePlace)(nil),                   // 15: aether.admin.v1.MessagePlace
-	(*PeekMailRequest)(nil),                // 16: aether.admin.v1.PeekMailRequest
-	(*PeekMailResponse)(nil),               // 17: aether.admin.v1.PeekMailResponse
-	(*SkipMailRequest)(nil),                // 18: aether.admin.v1.SkipMailRequest
-	(*SkipMailResponse)(nil),               // 19: aether.admin.v1.SkipMailResponse
-	(*ReplayMailRequest)(nil),              // 20: aether.admin.v1.ReplayMailRequest
-	(*ReplayMailResponse)(nil),             // 21: aether.admin.v1.ReplayMailResponse
-	(*Key)(nil),                            // 22: aether.admin.v1.Key
-	(*CreateKeyRequest)(nil),               // 23: aether.admin.v1.CreateKeyRequest
-	(*CreateKeyResponse)(nil),              // 24: aether.admin.v1.CreateKeyResponse
-	(*ListKeysRequest)(nil),                // 25: aether.admin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),               // 26: aether.admin.v1.ListKeysResponse
-	(*RevokeKeyRequest)(nil),               // 27: aether.admin.v1.RevokeKeyRequest
-	(*RevokeKeyResponse)(nil),              // 28: aether.admin.v1.RevokeKeyResponse
-	(*RevokeRequest)(nil),                  // 29: aether.admin.v1.RevokeRequest
-	(*RevokeResponse)(nil),                 // 30: aether.admin.v1.RevokeResponse
-	(*Workspace)(nil),                      // 31: aether.admin.v1.Workspace
-	(*CreateWorkspaceRequest)(nil),         // 32: aether.admin.v1.CreateWorkspaceRequest
-	(*CreateWorkspaceResponse)(nil),        // 33: aether.admin.v1.CreateWorkspaceResponse
-	(*ListWorkspacesRequest)(nil),          // 34: aether.admin.v1.ListWorkspacesRequest
-	(*ListWorkspacesResponse)(nil),         // 35: aether.admin.v1.ListWorkspacesResponse
-	(*DeleteWorkspaceRequest)(nil),         // 36: aether.admin.v1.DeleteWorkspaceRequest
-	(*DeleteWorkspaceResponse)(nil),        // 37: aether.admin.v1.DeleteWorkspaceResponse
-	(*Member)(nil),                         // 38: aether.admin.v1.Member
-	(*ListMembersRequest)(nil),             // 39: aether.admin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),            // 40: aether.admin.v1.ListMembersResponse
-	(*RuleMemberRequest)(nil),              // 41: aether.admin.v1.RuleMemberRequest
-	(*RuleMemberResponse)(nil),             // 42: aether.admin.v1.RuleMemberResponse
-	(*Rule)(nil),                           // 43: aether.admin.v1.Rule
-	(*AddRuleRequest)(nil),                 // 44: aether.admin.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),                // 45: aether.admin.v1.AddRuleResponse
-	(*RuleWarning)(nil),                    // 46: aether.admin.v1.RuleWarning
-	(*ListRulesRequest)(nil),               // 47: aether.admin.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),              // 48: aether.admin.v1.ListRulesResponse
-	(*RemoveRuleRequest)(nil),              // 49: aether.admin.v1.RemoveRuleRequest
-	(*RemoveRuleResponse)(nil),             // 50: aether.admin.v1.RemoveRuleResponse
-	(*ExplainSendRequest)(nil),             // 51: aether.admin.v1.ExplainSendRequest
-	(*ExplainSendResponse)(nil),            // 52: aether.admin.v1.ExplainSendResponse
-	(*ListAuditRequest)(nil),               // 53: aether.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),              // 54: aether.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),                    // 55: aether.admin.v1.AuditRecord
-	(*Task)(nil),                           // 56: aether.admin.v1.Task
-	(*ListTasksRequest)(nil),               // 57: aether.admin.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),              // 58: aether.admin.v1.ListTasksResponse
-	(*GetTaskRequest)(nil),                 // 59: aether.admin.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),                // 60: aether.admin.v1.GetTaskResponse
-	(*MoveTaskRequest)(nil),                // 61: aether.admin.v1.MoveTaskRequest
-	(*MoveTaskResponse)(nil),               // 62: aether.admin.v1.MoveTaskResponse
-	(*WatchTaskRequest)(nil),               // 63: aether.admin.v1.WatchTaskRequest
-	(*WatchTaskResponse)(nil),              // 64: aether.admin.v1.WatchTaskResponse
-	(*TaskProgress)(nil),                   // 65: aether.admin.v1.TaskProgress
-	nil,                                    // 66: aether.admin.v1.StoredMessage.MetadataEntry
-	nil,                                    // 67: aether.admin.v1.Task.MetadataEntry
-	(*RegisterImplementationRequest)(nil),  // 68: aether.admin.v1.RegisterImplementationRequest
-	(*ListImplementationsRequest)(nil),     // 69: aether.admin.v1.ListImplementationsRequest
-	(*RemoveImplementationRequest)(nil),    // 70: aether.admin.v1.RemoveImplementationRequest
-	(*ListGrantsRequest)(nil),              // 71: aether.admin.v1.ListGrantsRequest
-	(*RevokeGrantRequest)(nil),             // 72: aether.admin.v1.RevokeGrantRequest
-	(*IssueGrantRequest)(nil),              // 73: aether.admin.v1.IssueGrantRequest
-	(*RegisterImplementationResponse)(nil), // 74: aether.admin.v1.RegisterImplementationResponse
-	(*ListImplementationsResponse)(nil),    // 75: aether.admin.v1.ListImplementationsResponse
-	(*RemoveImplementationResponse)(nil),   // 76: aether.admin.v1.RemoveImplementationResponse
-	(*ListGrantsResponse)(nil),             // 77: aether.admin.v1.ListGrantsResponse
-	(*RevokeGrantResponse)(nil),            // 78: aether.admin.v1.RevokeGrantResponse
-	(*IssueGrantResponse)(nil),             // 79: aether.admin.v1.IssueGrantResponse
+	(*StoredProgress)(nil),                 // 10: aether.admin.v1.StoredProgress
+	(*ListTopicsRequest)(nil),              // 11: aether.admin.v1.ListTopicsRequest
+	(*ListTopicsResponse)(nil),             // 12: aether.admin.v1.ListTopicsResponse
+	(*Topic)(nil),                          // 13: aether.admin.v1.Topic
+	(*FindMessageRequest)(nil),             // 14: aether.admin.v1.FindMessageRequest
+	(*FindMessageResponse)(nil),            // 15: aether.admin.v1.FindMessageResponse
+	(*MessagePlace)(nil),                   // 16: aether.admin.v1.MessagePlace
+	(*PeekMailRequest)(nil),                // 17: aether.admin.v1.PeekMailRequest
+	(*PeekMailResponse)(nil),               // 18: aether.admin.v1.PeekMailResponse
+	(*SkipMailRequest)(nil),                // 19: aether.admin.v1.SkipMailRequest
+	(*SkipMailResponse)(nil),               // 20: aether.admin.v1.SkipMailResponse
+	(*ReplayMailRequest)(nil),              // 21: aether.admin.v1.ReplayMailRequest
+	(*ReplayMailResponse)(nil),             // 22: aether.admin.v1.ReplayMailResponse
+	(*Key)(nil),                            // 23: aether.admin.v1.Key
+	(*CreateKeyRequest)(nil),               // 24: aether.admin.v1.CreateKeyRequest
+	(*CreateKeyResponse)(nil),              // 25: aether.admin.v1.CreateKeyResponse
+	(*ListKeysRequest)(nil),                // 26: aether.admin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),               // 27: aether.admin.v1.ListKeysResponse
+	(*RevokeKeyRequest)(nil),               // 28: aether.admin.v1.RevokeKeyRequest
+	(*RevokeKeyResponse)(nil),              // 29: aether.admin.v1.RevokeKeyResponse
+	(*RevokeRequest)(nil),                  // 30: aether.admin.v1.RevokeRequest
+	(*RevokeResponse)(nil),                 // 31: aether.admin.v1.RevokeResponse
+	(*Workspace)(nil),                      // 32: aether.admin.v1.Workspace
+	(*CreateWorkspaceRequest)(nil),         // 33: aether.admin.v1.CreateWorkspaceRequest
+	(*CreateWorkspaceResponse)(nil),        // 34: aether.admin.v1.CreateWorkspaceResponse
+	(*ListWorkspacesRequest)(nil),          // 35: aether.admin.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),         // 36: aether.admin.v1.ListWorkspacesResponse
+	(*DeleteWorkspaceRequest)(nil),         // 37: aether.admin.v1.DeleteWorkspaceRequest
+	(*DeleteWorkspaceResponse)(nil),        // 38: aether.admin.v1.DeleteWorkspaceResponse
+	(*Member)(nil),                         // 39: aether.admin.v1.Member
+	(*ListMembersRequest)(nil),             // 40: aether.admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),            // 41: aether.admin.v1.ListMembersResponse
+	(*RuleMemberRequest)(nil),              // 42: aether.admin.v1.RuleMemberRequest
+	(*RuleMemberResponse)(nil),             // 43: aether.admin.v1.RuleMemberResponse
+	(*Rule)(nil),                           // 44: aether.admin.v1.Rule
+	(*AddRuleRequest)(nil),                 // 45: aether.admin.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),                // 46: aether.admin.v1.AddRuleResponse
+	(*RuleWarning)(nil),                    // 47: aether.admin.v1.RuleWarning
+	(*ListRulesRequest)(nil),               // 48: aether.admin.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),              // 49: aether.admin.v1.ListRulesResponse
+	(*RemoveRuleRequest)(nil),              // 50: aether.admin.v1.RemoveRuleRequest
+	(*RemoveRuleResponse)(nil),             // 51: aether.admin.v1.RemoveRuleResponse
+	(*ExplainSendRequest)(nil),             // 52: aether.admin.v1.ExplainSendRequest
+	(*ExplainSendResponse)(nil),            // 53: aether.admin.v1.ExplainSendResponse
+	(*ListAuditRequest)(nil),               // 54: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),              // 55: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),                    // 56: aether.admin.v1.AuditRecord
+	(*Task)(nil),                           // 57: aether.admin.v1.Task
+	(*ListTasksRequest)(nil),               // 58: aether.admin.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),              // 59: aether.admin.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),                 // 60: aether.admin.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),                // 61: aether.admin.v1.GetTaskResponse
+	(*MoveTaskRequest)(nil),                // 62: aether.admin.v1.MoveTaskRequest
+	(*MoveTaskResponse)(nil),               // 63: aether.admin.v1.MoveTaskResponse
+	(*WatchTaskRequest)(nil),               // 64: aether.admin.v1.WatchTaskRequest
+	(*WatchTaskResponse)(nil),              // 65: aether.admin.v1.WatchTaskResponse
+	(*TaskProgress)(nil),                   // 66: aether.admin.v1.TaskProgress
+	nil,                                    // 67: aether.admin.v1.StoredMessage.MetadataEntry
+	nil,                                    // 68: aether.admin.v1.Task.MetadataEntry
+	(*RegisterImplementationRequest)(nil),  // 69: aether.admin.v1.RegisterImplementationRequest
+	(*ListImplementationsRequest)(nil),     // 70: aether.admin.v1.ListImplementationsRequest
+	(*RemoveImplementationRequest)(nil),    // 71: aether.admin.v1.RemoveImplementationRequest
+	(*ListGrantsRequest)(nil),              // 72: aether.admin.v1.ListGrantsRequest
+	(*RevokeGrantRequest)(nil),             // 73: aether.admin.v1.RevokeGrantRequest
+	(*IssueGrantRequest)(nil),              // 74: aether.admin.v1.IssueGrantRequest
+	(*RegisterImplementationResponse)(nil), // 75: aether.admin.v1.RegisterImplementationResponse
+	(*ListImplementationsResponse)(nil),    // 76: aether.admin.v1.ListImplementationsResponse
+	(*RemoveImplementationResponse)(nil),   // 77: aether.admin.v1.RemoveImplementationResponse
+	(*ListGrantsResponse)(nil),             // 78: aether.admin.v1.ListGrantsResponse
+	(*RevokeGrantResponse)(nil),            // 79: aether.admin.v1.RevokeGrantResponse
+	(*IssueGrantResponse)(nil),             // 80: aether.admin.v1.IssueGrantResponse
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
 	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
 	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
-	66, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
-	12, // 4: aether.admin.v1.ListTopicsResponse.topics:type_name -> aether.admin.v1.Topic
-	15, // 5: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
-	9,  // 6: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
-	22, // 7: aether.admin.v1.CreateKeyRequest.key:type_name -> aether.admin.v1.Key
-	22, // 8: aether.admin.v1.CreateKeyResponse.key:type_name -> aether.admin.v1.Key
-	22, // 9: aether.admin.v1.ListKeysResponse.keys:type_name -> aether.admin.v1.Key
-	22, // 10: aether.admin.v1.RevokeKeyResponse.key:type_name -> aether.admin.v1.Key
-	31, // 11: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
-	31, // 12: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
-	38, // 13: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
-	43, // 14: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
-	43, // 15: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	46, // 16: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
-	43, // 17: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
-	43, // 18: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	43, // 19: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
-	55, // 20: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
-	67, // 21: aether.admin.v1.Task.metadata:type_name -> aether.admin.v1.Task.MetadataEntry
-	56, // 22: aether.admin.v1.ListTasksResponse.tasks:type_name -> aether.admin.v1.Task
-	56, // 23: aether.admin.v1.GetTaskResponse.task:type_name -> aether.admin.v1.Task
-	56, // 24: aether.admin.v1.MoveTaskResponse.task:type_name -> aether.admin.v1.Task
-	56, // 25: aether.admin.v1.WatchTaskResponse.task:type_name -> aether.admin.v1.Task
-	65, // 26: aether.admin.v1.WatchTaskResponse.progress:type_name -> aether.admin.v1.TaskProgress
-	0,  // 27: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	3,  // 28: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
-	5,  // 29: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
-	7,  // 30: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
-	10, // 31: aether.admin.v1.Admin.ListTopics:input_type -> aether.admin.v1.ListTopicsRequest
-	13, // 32: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
-	16, // 33: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
-	18, // 34: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
-	20, // 35: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
-	23, // 36: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
-	25, // 37: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
-	27, // 38: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
-	29, // 39: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
-	32, // 40: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
-	34, // 41: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
-	36, // 42: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
-	39, // 43: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
-	41, // 44: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
-	44, // 45: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
-	47, // 46: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
-	49, // 47: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
-	51, // 48: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
-	68, // 49: aether.admin.v1.Admin.RegisterImplementation:input_type -> aether.admin.v1.RegisterImplementationRequest
-	69, // 50: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
-	70, // 51: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
-	53, // 52: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	71, // 53: aether.admin.v1.Admin.ListGrants:input_type -> aether.admin.v1.ListGrantsRequest
-	72, // 54: aether.admin.v1.Admin.RevokeGrant:input_type -> aether.admin.v1.RevokeGrantRequest
-	73, // 55: aether.admin.v1.Admin.IssueGrant:input_type -> aether.admin.v1.IssueGrantRequest
-	57, // 56: aether.admin.v1.Admin.ListTasks:input_type -> aether.admin.v1.ListTasksRequest
-	59, // 57: aether.admin.v1.Admin.GetTask:input_type -> aether.admin.v1.GetTaskRequest
-	61, // 58: aether.admin.v1.Admin.MoveTask:input_type -> aether.admin.v1.MoveTaskRequest
-	63, // 59: aether.admin.v1.Admin.WatchTask:input_type -> aether.admin.v1.WatchTaskRequest
-	1,  // 60: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 61: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 62: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 63: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	11, // 64: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
-	14, // 65: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	17, // 66: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	19, // 67: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	21, // 68: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	24, // 69: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
-	26, // 70: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
-	28, // 71: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
-	30, // 72: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
-	33, // 73: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
-	35, // 74: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
-	37, // 75: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
-	40, // 76: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
-	42, // 77: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
-	45, // 78: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	48, // 79: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	50, // 80: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	52, // 81: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	74, // 82: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
-	75, // 83: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
-	76, // 84: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
-	54, // 85: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	77, // 86: aether.admin.v1.Admin.ListGrants:output_type -> aether.admin.v1.ListGrantsResponse
-	78, // 87: aether.admin.v1.Admin.RevokeGrant:output_type -> aether.admin.v1.RevokeGrantResponse
-	79, // 88: aether.admin.v1.Admin.IssueGrant:output_type -> aether.admin.v1.IssueGrantResponse
-	58, // 89: aether.admin.v1.Admin.ListTasks:output_type -> aether.admin.v1.ListTasksResponse
-	60, // 90: aether.admin.v1.Admin.GetTask:output_type -> aether.admin.v1.GetTaskResponse
-	62, // 91: aether.admin.v1.Admin.MoveTask:output_type -> aether.admin.v1.MoveTaskResponse
-	64, // 92: aether.admin.v1.Admin.WatchTask:output_type -> aether.admin.v1.WatchTaskResponse
-	60, // [60:93] is the sub-list for method output_type
-	27, // [27:60] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	67, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	10, // 4: aether.admin.v1.StoredMessage.progress:type_name -> aether.admin.v1.StoredProgress
+	13, // 5: aether.admin.v1.ListTopicsResponse.topics:type_name -> aether.admin.v1.Topic
+	16, // 6: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
+	9,  // 7: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
+	23, // 8: aether.admin.v1.CreateKeyRequest.key:type_name -> aether.admin.v1.Key
+	23, // 9: aether.admin.v1.CreateKeyResponse.key:type_name -> aether.admin.v1.Key
+	23, // 10: aether.admin.v1.ListKeysResponse.keys:type_name -> aether.admin.v1.Key
+	23, // 11: aether.admin.v1.RevokeKeyResponse.key:type_name -> aether.admin.v1.Key
+	32, // 12: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
+	32, // 13: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
+	39, // 14: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
+	44, // 15: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
+	44, // 16: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	47, // 17: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
+	44, // 18: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
+	44, // 19: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	44, // 20: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
+	56, // 21: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
+	68, // 22: aether.admin.v1.Task.metadata:type_name -> aether.admin.v1.Task.MetadataEntry
+	57, // 23: aether.admin.v1.ListTasksResponse.tasks:type_name -> aether.admin.v1.Task
+	57, // 24: aether.admin.v1.GetTaskResponse.task:type_name -> aether.admin.v1.Task
+	57, // 25: aether.admin.v1.MoveTaskResponse.task:type_name -> aether.admin.v1.Task
+	57, // 26: aether.admin.v1.WatchTaskResponse.task:type_name -> aether.admin.v1.Task
+	66, // 27: aether.admin.v1.WatchTaskResponse.progress:type_name -> aether.admin.v1.TaskProgress
+	0,  // 28: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 29: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 30: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 31: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	11, // 32: aether.admin.v1.Admin.ListTopics:input_type -> aether.admin.v1.ListTopicsRequest
+	14, // 33: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	17, // 34: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	19, // 35: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	21, // 36: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	24, // 37: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
+	26, // 38: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
+	28, // 39: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
+	30, // 40: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
+	33, // 41: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
+	35, // 42: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
+	37, // 43: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
+	40, // 44: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
+	42, // 45: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
+	45, // 46: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
+	48, // 47: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
+	50, // 48: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
+	52, // 49: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
+	69, // 50: aether.admin.v1.Admin.RegisterImplementation:input_type -> aether.admin.v1.RegisterImplementationRequest
+	70, // 51: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
+	71, // 52: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
+	54, // 53: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	72, // 54: aether.admin.v1.Admin.ListGrants:input_type -> aether.admin.v1.ListGrantsRequest
+	73, // 55: aether.admin.v1.Admin.RevokeGrant:input_type -> aether.admin.v1.RevokeGrantRequest
+	74, // 56: aether.admin.v1.Admin.IssueGrant:input_type -> aether.admin.v1.IssueGrantRequest
+	58, // 57: aether.admin.v1.Admin.ListTasks:input_type -> aether.admin.v1.ListTasksRequest
+	60, // 58: aether.admin.v1.Admin.GetTask:input_type -> aether.admin.v1.GetTaskRequest
+	62, // 59: aether.admin.v1.Admin.MoveTask:input_type -> aether.admin.v1.MoveTaskRequest
+	64, // 60: aether.admin.v1.Admin.WatchTask:input_type -> aether.admin.v1.WatchTaskRequest
+	1,  // 61: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 62: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 63: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 64: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	12, // 65: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
+	15, // 66: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	18, // 67: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	20, // 68: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	22, // 69: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	25, // 70: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
+	27, // 71: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
+	29, // 72: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
+	31, // 73: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
+	34, // 74: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	36, // 75: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	38, // 76: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	41, // 77: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	43, // 78: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	46, // 79: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	49, // 80: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	51, // 81: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	53, // 82: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	75, // 83: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
+	76, // 84: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
+	77, // 85: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
+	55, // 86: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	78, // 87: aether.admin.v1.Admin.ListGrants:output_type -> aether.admin.v1.ListGrantsResponse
+	79, // 88: aether.admin.v1.Admin.RevokeGrant:output_type -> aether.admin.v1.RevokeGrantResponse
+	80, // 89: aether.admin.v1.Admin.IssueGrant:output_type -> aether.admin.v1.IssueGrantResponse
+	59, // 90: aether.admin.v1.Admin.ListTasks:output_type -> aether.admin.v1.ListTasksResponse
+	61, // 91: aether.admin.v1.Admin.GetTask:output_type -> aether.admin.v1.GetTaskResponse
+	63, // 92: aether.admin.v1.Admin.MoveTask:output_type -> aether.admin.v1.MoveTaskResponse
+	65, // 93: aether.admin.v1.Admin.WatchTask:output_type -> aether.admin.v1.WatchTaskResponse
+	61, // [61:94] is the sub-list for method output_type
+	28, // [28:61] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -5057,12 +5195,12 @@ func file_aether_admin_v1_admin_proto_init() {
 	}
 	file_aether_admin_v1_grants_proto_init()
 	file_aether_admin_v1_implementations_proto_init()
-	file_aether_admin_v1_admin_proto_msgTypes[18].OneofWrappers = []any{
+	file_aether_admin_v1_admin_proto_msgTypes[19].OneofWrappers = []any{
 		(*SkipMailRequest_Count)(nil),
 		(*SkipMailRequest_ToPosition)(nil),
 		(*SkipMailRequest_All)(nil),
 	}
-	file_aether_admin_v1_admin_proto_msgTypes[20].OneofWrappers = []any{
+	file_aether_admin_v1_admin_proto_msgTypes[21].OneofWrappers = []any{
 		(*ReplayMailRequest_FromPosition)(nil),
 		(*ReplayMailRequest_SinceMs)(nil),
 	}
@@ -5072,7 +5210,7 @@ func file_aether_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
