@@ -56,13 +56,14 @@ const (
 	cellStrangers = "strangers"
 	cellMute      = "mute"
 	cellChurn     = "churn"
+	cellKeys      = "keys"
 )
 
 // usual are the cells of a run that names none.
 var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced, cellRules}
 
 // every is all of them.
-var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn)
+var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -83,7 +84,7 @@ func plan(o options) []cell {
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
 		rulesCell(), twoCell(o, saturated), foreignCell(saturated),
-		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated),
+		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(),
 	}
 	names := o.cells
 	if len(names) == 0 && !o.full {
@@ -160,6 +161,8 @@ func (o *outcome) brief() string {
 	switch {
 	case o.ManyRules > 0:
 		return fmt.Sprintf("%.0f ns with %d rules, %.0f ns with %d", o.FewRules, fewRules, o.ManyRules, manyRules)
+	case len(o.Keyed) > 0:
+		return fmt.Sprintf("p50 %v with %d keys, %v without any", micros(percentile(o.Keyed, 0.5)), manyKeys, micros(percentile(o.Keyless, 0.5)))
 	case o.Before.Memory > 0:
 		return fmt.Sprintf("%s before, %s after; %.0f a second", kibibytes(float64(o.Before.Memory)), kibibytes(float64(o.After.Memory)), o.perSecond())
 	case o.Idle > 0:
