@@ -169,7 +169,7 @@ func (c *RabbitCluster) URLs() string {
 }
 
 // Leader returns the number of the node that leads a stream, as the first
-// running node tells that knows one. It waits up to 60 s for an election.
+// running node tells that knows one. It waits up to three minutes for an election.
 func (c *RabbitCluster) Leader(stream string) int {
 	c.tb.Helper()
 	leader := -1

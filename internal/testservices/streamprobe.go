@@ -59,7 +59,7 @@ func probe(port int) error {
 	return nil
 }
 
-// AwaitStreams waits, up to 60 s, until the node serves all of these streams:
+// AwaitStreams waits, up to three minutes, until the node serves all of these streams:
 // each has a leader. After Start that comes one by one, and how soon is the
 // node's own affair.
 func (b *Broker) AwaitStreams(names ...string) {

@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +25,11 @@ import (
 const library = "github.com/rabbitmq/rabbitmq-stream-go-client/pkg/stream."
 
 func TestMain(m *testing.M) {
+	// Most tests wait for what a broker does not do: that costs nothing, and
+	// more of them at a time than there are cores take half as long.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	os.Exit(testservices.Main(m,
 		goleak.IgnoreAnyFunction(library+"(*Client).getSaslMechanisms"),
 		goleak.IgnoreAnyFunction(library+"(*Client).sendSaslAuthenticate"),
