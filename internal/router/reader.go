@@ -1,7 +1,9 @@
 package router
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -170,18 +172,31 @@ func (r *reader) release(p *pass) {
 
 // read makes one pass.
 func (r *reader) read(ctx context.Context, p *pass) error {
-	if some, err := r.checkLost(ctx, p); err != nil || !some {
-		return err
-	}
 	r.mu.Lock()
 	start := streams.First()
 	if p.at != none {
 		start = streams.From(streams.Position(p.at).Offset())
 	}
 	r.mu.Unlock()
+	// What is left of the log is looked up meanwhile: each takes several
+	// questions to the broker. Nothing is shown before that is known.
+	looked := make(chan error, 1)
+	go func() {
+		some, err := r.checkLost(ctx, p)
+		if err == nil && !some {
+			err = errNobodyLeft
+		}
+		looked <- err
+	}()
+	known, left := make(chan struct{}), make(chan struct{})
 	alive := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeout(ctx, readerIdle)
 	c, err := r.p.r.driver.OpenConsumer(opening, r.p.id, start, func(e streams.Entry) {
+		select {
+		case <-known:
+		case <-left:
+			return
+		}
 		select {
 		case alive <- struct{}{}:
 		default:
@@ -189,10 +204,19 @@ func (r *reader) read(ctx context.Context, p *pass) error {
 		r.handle(e, p)
 	})
 	cancel()
-	if err != nil {
-		return err
+	lookErr := <-looked
+	if err == nil {
+		defer func() { _ = c.Close() }()
 	}
-	defer func() { _ = c.Close() }()
+	switch {
+	case errors.Is(lookErr, errNobodyLeft):
+		close(left)
+		return nil
+	case lookErr != nil || err != nil:
+		close(left)
+		return cmp.Or(err, lookErr)
+	}
+	close(known)
 	idle := time.NewTimer(readerIdle)
 	defer idle.Stop()
 	for {

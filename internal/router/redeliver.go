@@ -24,6 +24,7 @@ const (
 var (
 	errGone       = errors.New("router: the log does not have the message any more")
 	errReaderIdle = errors.New("router: the log hands on nothing")
+	errNobodyLeft = errors.New("router: what all need who are behind was removed")
 )
 
 // Nacked handles a delivery that its receiver wants again.
