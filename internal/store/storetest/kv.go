@@ -258,6 +258,12 @@ func kvSnapshot(t *testing.T, b *bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.putKV(kvHere, "big", strings.Repeat("b", 100_000), time.Time{})
+	rows, cut, err := b.s.SnapshotKV(context.Background(), kvHere, global, 0, 10, 1<<20)
+	if err != nil || cut || len(rows[0]) != 4 || string(rows[0][0].Value) != strings.Repeat("b", 100_000) || rows[0][0].Key != "big" {
+		t.Errorf("with a large value: %d keys, cut %v, %v", len(rows[0]), cut, err)
+	}
+	b.deleteKV(kvHere, "big")
 	for _, c := range []struct {
 		limit         int
 		size          int64

@@ -40,18 +40,20 @@ const (
 		where k.workspace = $1 and k.scope = $2 and k.implementation = $3 and k.owner = $4 and (s.upto - s.size <= $9 or s.nth = 2)
 		order by k.key`
 
-	snapshotKV = `with both_spaces as (
-			select * from (select 0 as part, ` + kvColumns + `, size from kv where workspace = $1 and scope = $2 and implementation = $3 and owner = $4
-				and form = $9 and (expires_at is null or expires_at > $10) order by key limit $11) a
-			union all
-			select * from (select 1 as part, ` + kvColumns + `, size from kv where workspace = $5 and scope = $6 and implementation = $7 and owner = $8
-				and form = $9 and (expires_at is null or expires_at > $10) order by key limit $11) b
-		), sums as (
-			select *, cast(sum(size) over (order by part, key rows between unbounded preceding and current row) as bigint) as upto from both_spaces
+	// Small values go along with the sums; of the others only those are read that
+	// are returned.
+	snapshotSpace = ` as part, ` + kvColumns + `, size, form, changed_at, expires_at, case when size <= 4096 then value end as small from kv where `
+	snapshotLive  = ` and form = $9 and (expires_at is null or expires_at > $10) order by key limit $11`
+	snapshotKV    = `with sums as (
+			select *, cast(sum(size) over (order by part, key rows between unbounded preceding and current row) as bigint) as upto from (
+				select * from (select 0` + snapshotSpace + `workspace = $1 and scope = $2 and implementation = $3 and owner = $4` + snapshotLive + `) a
+				union all
+				select * from (select 1` + snapshotSpace + `workspace = $5 and scope = $6 and implementation = $7 and owner = $8` + snapshotLive + `) b
+			) of_both
 		)
-		select s.part, s.size, k.key, k.form, k.changed_at, k.expires_at, k.value from sums s join kv k
-			on k.workspace = s.workspace and k.scope = s.scope and k.implementation = s.implementation and k.owner = s.owner and k.key = s.key
-		where s.upto - s.size <= $12 order by s.part, k.key`
+		select s.part, s.size, s.key, s.form, s.changed_at, s.expires_at, coalesce(s.small, (select k.value from kv k
+			where k.workspace = s.workspace and k.scope = s.scope and k.implementation = s.implementation and k.owner = s.owner and k.key = s.key))
+		from sums s where s.upto - s.size <= $12 order by s.part, s.key`
 )
 
 // errPresent has a change begin anew: somebody has made the key meanwhile.
