@@ -203,6 +203,14 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		l.answer(f.Kv.GetRequestId(), frame)
 	case *aetherv1.DownstreamMessage_Checkpoint:
 		l.answer(f.Checkpoint.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_CreateTask:
+		l.answer(f.CreateTask.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_TaskQuery:
+		l.answer(f.TaskQuery.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_TaskOp:
+		l.answer(f.TaskOp.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_TaskAssignment:
+		c.notices.put(newTaskAssigned(f.TaskAssignment))
 	case *aetherv1.DownstreamMessage_Gap:
 		c.notices.put(Gap{Topic: f.Gap.GetTopic(), Reason: gapReason(f.Gap.GetReason()), Dropped: f.Gap.GetDropped()})
 	case *aetherv1.DownstreamMessage_ProgressUpdate:
