@@ -257,3 +257,36 @@ func Test52SlowKeysHoldUpNothing(t *testing.T) {
 	}
 	close(slow.release)
 }
+
+// A rule of operators denies keys by their names, also to sessions that are
+// connected.
+func Test43KeysByRule(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	a, _ := snapshotOf(t, g, "1")
+	for _, key := range []string{"open", "secret/1"} {
+		if _, err := keys(t, a, kvPut(key, "v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []store.Rule{
+		{Effect: "deny", Principal: "ag::w::*::*", Action: "kv:read", Address: "workspace::w::i::secret/1", Grammar: "strict"},
+		{Effect: "deny", Principal: "ag::w::i::*", Action: "kv:write", Address: "workspace::w::i::*", Grammar: "subtree"},
+	} {
+		if _, err := g.Router.Rules().Add(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := keys(t, a, &aetherv1.KVOperation{Key: "secret/1"}); err.GetDetails()["code"] != "ERR_PERMISSION_DENIED" {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := keys(t, a, kvPut("open", "w")); err.GetDetails()["code"] != "ERR_PERMISSION_DENIED" {
+		t.Errorf("written: %v", err)
+	}
+	if r, err := keys(t, a, &aetherv1.KVOperation{Op: aetherv1.KVOperation_OP_TYPE_LIST}); err != nil || len(r.GetKeys()) != 1 || string(r.GetKvMap()["open"]) != "v" {
+		t.Errorf("listed: %v, %v", r, err)
+	}
+	if _, s := snapshotOf(t, g, "2"); len(s.GetWorkspaceExclusiveKv()) != 1 {
+		t.Errorf("a snapshot has %v", s)
+	}
+}
