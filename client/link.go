@@ -201,6 +201,11 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		c.setConfig(newConfig(f.Config))
 	case *aetherv1.DownstreamMessage_Kv:
 		l.answer(f.Kv.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_AuthorityGrant:
+		l.answer(f.AuthorityGrant.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_AuthorityGrantRevocation:
+		r := f.AuthorityGrantRevocation
+		c.notices.put(GrantRevoked{ID: r.GetGrantId(), RootID: r.GetRootGrantId(), Reason: r.GetReason(), At: time.Unix(r.GetRevokedAt(), 0)})
 	case *aetherv1.DownstreamMessage_Checkpoint:
 		l.answer(f.Checkpoint.GetRequestId(), frame)
 	case *aetherv1.DownstreamMessage_CreateTask:

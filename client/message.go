@@ -51,8 +51,8 @@ type Message struct {
 	Metadata  map[string]string // what the sender gave; nothing in it is verified
 	Workspace string            // verified by the gateway
 	Time      time.Time         // when the gateway accepted it; zero if not told
-	// OnBehalfOf is for whom the sender acts, verified by the gateway; zero if
-	// only for itself, which it always is with the gateway of this module.
+	// OnBehalfOf is for whom the sender acts by a grant, verified by the gateway;
+	// zero if only for itself.
 	OnBehalfOf Principal
 	// Redelivered: the gateway knows that it was delivered before. False proves
 	// nothing: after an unclean end of the gateway or of a connection, what comes
