@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -16,11 +17,22 @@ func (g *Gateway) keepGrants(o Options) session.Grants {
 	}
 	g.Grants = grants.New(grants.Options{
 		Store: o.Grants, Feed: o.Feed, Decide: g.Router.Decide, Rules: g.Router.Rules(), Members: g.Router.Members(), Presence: o.Presence,
-		Revoked: g.proofRevoked, Audit: g.Audit, Logger: o.Logger, Now: o.Now,
+		Revoked: g.proofRevoked, TaskOver: taskOver(o), Audit: g.Audit, Logger: o.Logger, Now: o.Now,
 		MaxPerSubject: o.GrantLimits.PerSubject, Lifetime: o.GrantLimits.Lifetime, MaxLifetime: o.GrantLimits.MaxLifetime,
 	})
 	g.Router.ActUnder(g.Grants)
 	return g.Grants
+}
+
+// taskOver says of a task whether it has ended; nil without tasks.
+func taskOver(o Options) func(context.Context, string) (bool, error) {
+	if o.Tasks == nil {
+		return nil
+	}
+	return func(ctx context.Context, id string) (bool, error) {
+		t, ok, err := o.Tasks.Task(ctx, id)
+		return err == nil && (!ok || t.State.Over()), err
+	}
 }
 
 // proofRevoked says whether the credential that a grant was made with counts no

@@ -311,3 +311,45 @@ func Test17RuleForbids(t *testing.T) {
 		t.Errorf("%v", answer)
 	}
 }
+
+// A task that an agent creates for a user carries a grant, by which whoever gets
+// the task acts for the user, until it ends.
+func Test17TaskActsForItsSubject(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	user, agent, other := userOf(t, g, "u"), agentOf(t, g, "1"), agentOf(t, g, "2")
+	op := exchange(echo)
+	op.ExchangeRequest.OperationScope = nil
+	grant := user.must(op)
+	create := &aetherv1.CreateTaskRequest{
+		TaskType: "job", Workspace: "w", AssignmentMode: aetherv1.TaskAssignmentMode_TASK_ASSIGNMENT_MODE_TARGETED, TargetAgentId: "ag::w::echo::2", RequestId: "t",
+		Authorization: &aetherv1.AuthorizationContext{AuthorityMode: "on_behalf_of", GrantId: grant.GetGrantId()},
+	}
+	agent.Up(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_CreateTask{CreateTask: create}})
+	made := agent.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetCreateTask() != nil }).GetCreateTask()
+	if !made.GetSuccess() || made.GetAuthorityGrantId() == "" || made.GetAuthorityGrantId() == grant.GetGrantId() {
+		t.Fatalf("created %v", made)
+	}
+	if code := answers(other.Peer, under(made.GetAuthorityGrantId(), "ag::w::echo::7", "at work")); code != "" {
+		t.Errorf("who has the task: %s", code)
+	}
+	if code := answers(agent.Peer, under(made.GetAuthorityGrantId(), "ag::w::echo::7", "not its own")); code != "ERR_GRANT_INVALID" {
+		t.Errorf("who has made it: %q", code)
+	}
+	// The user sees the task that is done for it, and ends it.
+	user.Up(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_TaskOp{TaskOp: &aetherv1.TaskOperation{
+		Op: aetherv1.TaskOperation_OP_TYPE_CANCEL, TaskId: made.GetTaskId(), RequestId: "c",
+	}}})
+	if done := user.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetTaskOp() != nil }).GetTaskOp(); !done.GetSuccess() || done.GetTask().GetSubjectId() != "u" {
+		t.Errorf("cancelled %v", done)
+	}
+	other.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetAuthorityGrantRevocation().GetGrantId() == made.GetAuthorityGrantId() })
+	if code := answers(other.Peer, under(made.GetAuthorityGrantId(), "ag::w::echo::7", "when it has ended")); code != "ERR_GRANT_INVALID" {
+		t.Errorf("when it has ended: %q", code)
+	}
+	create.RequestId, create.TargetAgentId, create.Authorization.GrantId = "u", "ag::w::echo::3", "gr_none"
+	agent.Up(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_CreateTask{CreateTask: create}})
+	if refused := agent.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetCreateTask() != nil }).GetCreateTask(); refused.GetErrorCode() != "ERR_GRANT_INVALID" {
+		t.Errorf("under no grant: %v", refused)
+	}
+}

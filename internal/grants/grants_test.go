@@ -458,3 +458,40 @@ func Test17StoreAway(t *testing.T) {
 		}
 	}
 }
+
+// What nobody has told of the end of tasks and sessions is made up for.
+func Test17Sweep(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	w := newWorld()
+	over := map[string]bool{}
+	s := w.service(t, func(o *Options) {
+		o.TaskOver = func(_ context.Context, id string) (bool, error) { return over[id], nil }
+	})
+	u, a, b := w.caller(t, userU, "w"), w.caller(t, agentA), w.caller(t, agentB)
+	id := s.makes(t, u, exchangeOp(nil)).GetGrantId()
+	task, err := s.ForTask(ctx, a, &aetherv1.AuthorizationContext{GrantId: id}, Task{ID: "t", Workspace: "w", Delegate: agentB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := s.makes(t, u, exchangeOp(func(r *aetherv1.AuthorityGrantExchangeRequest) {
+		r.AudienceType, r.AudienceId, r.ValidWhileAudienceActive = "session", b.Session, true
+	})).GetGrantId()
+	for name, c := range map[string]struct {
+		grant string
+		end   func()
+	}{
+		"task":    {task.GrantID, func() { over["t"] = true; w.forward(2 * time.Minute) }},
+		"session": {session, func() { w.mu.Lock(); delete(w.sessions, b.Session); w.mu.Unlock() }},
+	} {
+		s.sweep()
+		if code := s.sends(t, b, c.grant, "ga::w", "w"); code != "" {
+			t.Errorf("%s: %q while it lasts", name, code)
+		}
+		c.end()
+		s.sweep()
+		if code := s.sends(t, b, c.grant, "ga::w", "w"); code != "ERR_GRANT_INVALID" {
+			t.Errorf("%s: %q when it has ended", name, code)
+		}
+	}
+}

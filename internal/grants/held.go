@@ -2,6 +2,7 @@ package grants
 
 import (
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +72,12 @@ func (h *held) isFor(p *acl.Principal, session string) bool {
 		return false
 	}
 	return isRef(h.DelegateType, h.DelegateID, p)
+}
+
+// ofTask reports whether it is the grant that a task carries, not one for the
+// worker of a task, whom clients name by an identity.
+func (h *held) ofTask() bool {
+	return h.AudienceType == audienceTask && !strings.Contains(h.AudienceID, "::")
 }
 
 // takes reports whether the patterns take an address.

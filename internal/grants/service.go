@@ -40,7 +40,10 @@ type Options struct {
 	// Revoked says whether the credential that a grant was made with counts no
 	// more, used for an identity; nil: all count. It answers from memory.
 	Revoked func(p *Proof, identity string) bool
-	Audit   *audit.Recorder // nil records nothing
+	// TaskOver reports whether a task has ended, or does not exist; nil: none is
+	// looked after.
+	TaskOver func(ctx context.Context, id string) (bool, error)
+	Audit    *audit.Recorder // nil records nothing
 	Logger  *slog.Logger
 	Now     func() time.Time
 
@@ -218,6 +221,7 @@ func (s *Service) expire() {
 // revoked.
 func (s *Service) sweep() {
 	s.Recheck()
+	s.sweepTasks()
 	s.book.mu.RLock()
 	sessions := slices.Collect(maps.Keys(s.book.bound))
 	s.book.mu.RUnlock()

@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"time"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
@@ -92,6 +93,39 @@ func (s *Service) EndTask(ctx context.Context, taskID string) error {
 	}
 	_ = s.refresh(ctx) // else the feed does it
 	return nil
+}
+
+const (
+	// sweptTasks is how many tasks are looked at in one sweep, any of those that
+	// carry grants; settledTask how old a grant is by then: its task may be being
+	// stored.
+	sweptTasks  = 100
+	settledTask = time.Minute
+)
+
+// sweepTasks ends grants of tasks whose end nobody has told.
+func (s *Service) sweepTasks() {
+	if s.o.TaskOver == nil {
+		return
+	}
+	now := s.o.Now()
+	tasks := map[string]struct{}{}
+	s.book.mu.RLock()
+	for _, h := range s.book.grants { // in any order
+		if h.ofTask() && h.terms.WhileActive && h.ended(now) == "" && now.Sub(h.CreatedAt) > settledTask {
+			if tasks[h.AudienceID] = struct{}{}; len(tasks) == sweptTasks {
+				break
+			}
+		}
+	}
+	s.book.mu.RUnlock()
+	for id := range tasks {
+		s.bounded(func(ctx context.Context) {
+			if over, err := s.o.TaskOver(ctx, id); err == nil && over {
+				_ = s.EndTask(ctx, id) // else the next sweep does it
+			}
+		})
+	}
 }
 
 // May decides whether something else than a message may be done under an

@@ -153,7 +153,7 @@ func (s *Service) chain(h *held, u *Use) *wireerr.Error {
 // active reports whether the audience of a grant is there, as far as is known:
 // who uses a grant itself is, by that. Tasks end their grants themselves.
 func (s *Service) active(h *held) bool {
-	if h.AudienceType == audienceTask {
+	if h.ofTask() {
 		return true
 	}
 	name := h.DelegateID

@@ -262,6 +262,7 @@ func (s *Service) Create(ctx context.Context, t store.Task) (store.Task, bool, e
 // changed does what follows a stored change. It does not block.
 func (s *Service) changed(before, after *store.Task, news bool) {
 	s.stats.count(before, after)
+	s.passGrant(before, after)
 	if news {
 		s.tell(before, after)
 	}
@@ -271,9 +272,6 @@ func (s *Service) changed(before, after *store.Task, news bool) {
 		return
 	}
 	s.workers.settle(before, after)
-	if after.Grant.GrantID != "" && (after.State.Over() || after.AssignedTo != "" && after.AssignedTo != before.AssignedTo) {
-		s.chores.add(chore{kind: choreGrant, id: after.ID})
-	}
 	switch {
 	case after.State.Over():
 		s.recordEnd(before, after)
