@@ -343,7 +343,9 @@ func Test17TaskActsForItsSubject(t *testing.T) {
 	if done := user.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetTaskOp() != nil }).GetTaskOp(); !done.GetSuccess() || done.GetTask().GetSubjectId() != "u" {
 		t.Errorf("cancelled %v", done)
 	}
-	other.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetAuthorityGrantRevocation().GetGrantId() == made.GetAuthorityGrantId() })
+	other.Until(func(m *aetherv1.DownstreamMessage) bool {
+		return m.GetAuthorityGrantRevocation().GetGrantId() == made.GetAuthorityGrantId()
+	})
 	if code := answers(other.Peer, under(made.GetAuthorityGrantId(), "ag::w::echo::7", "when it has ended")); code != "ERR_GRANT_INVALID" {
 		t.Errorf("when it has ended: %q", code)
 	}

@@ -44,8 +44,8 @@ type Options struct {
 	// looked after.
 	TaskOver func(ctx context.Context, id string) (bool, error)
 	Audit    *audit.Recorder // nil records nothing
-	Logger  *slog.Logger
-	Now     func() time.Time
+	Logger   *slog.Logger
+	Now      func() time.Time
 
 	// MaxPerSubject is how many grants of one subject there may be, ended ones
 	// of the last hour included; default 1000.
