@@ -92,7 +92,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		GrantLimits: gateway.GrantLimits{
 			PerSubject: int(cfg.Grants.MaxPerSubject), Lifetime: min(cfg.Grants.Lifetime, cfg.Grants.MaxLifetime), MaxLifetime: cfg.Grants.MaxLifetime,
 		},
-		Tasks: b.positions, TaskGrace: cfg.Tasks.GraceWindow, StartDeadline: cfg.Tasks.StartDeadline, TaskRetention: cfg.Tasks.Retention,
+		Tasks: b.positions, TaskGrace: graceWindow(cfg), StartDeadline: cfg.Tasks.StartDeadline, TaskRetention: cfg.Tasks.Retention,
 		Presence: b.presence, Boot: b.boot,
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
@@ -126,6 +126,12 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 	g.health.Serving()
 	g.health.Ready(ctx)
 	return nil
+}
+
+// graceWindow is how long a worker may be gone. None is next to nothing, as 0 is
+// the default there.
+func graceWindow(cfg *config.Config) time.Duration {
+	return max(cfg.Tasks.GraceWindow, time.Millisecond)
 }
 
 // limitsOf is the configured limits.

@@ -55,7 +55,11 @@ type Options struct {
 	MaxRules int
 	// Implementations keeps what can be started, and how; nil: nothing can be.
 	Implementations store.Implementations
-	Verifier        *auth.Verifier
+	// StartAttempts is how often a start is tried, and StartBudgets how many there
+	// may be within a minute.
+	StartAttempts int32
+	StartBudgets  orchestrator.Budgets
+	Verifier      *auth.Verifier
 	// Credentials keeps API keys and what was revoked; nil: there are none, and
 	// nothing is.
 	Credentials trust.Store
@@ -145,8 +149,10 @@ type Gateway struct {
 	Audit    *audit.Recorder // nil if nothing is recorded
 	Tasks    *task.Service   // nil without [Options.Tasks]
 	Limits   *limits.Limiter // nil: nothing is limited
-	// Registry knows what can be started; nil without [Options.Implementations].
-	Registry *orchestrator.Registry
+	// Registry knows what can be started, Orchestration has it started; nil without
+	// [Options.Implementations] and [Options.Tasks].
+	Registry      *orchestrator.Registry
+	Orchestration *orchestrator.Service
 	// Grants knows who may act for whom; nil without [Options.Grants].
 	Grants *grants.Service
 	KV     *kv.Service // nil: there are no keys
@@ -198,17 +204,18 @@ func New(o Options) *Gateway {
 		o.Keys.Rules, o.Keys.Members, o.Keys.Spaces, o.Keys.Logger = g.Router.Rules(), g.Router.Members(), g.Router.Spaces(), o.Logger
 		g.KV = kv.New(o.Keys)
 	}
+	mailboxes, _ := o.Positions.(store.Mailboxes)
 	tasks, workers := g.keepTasks(o)
+	orchestration := g.keepOrchestration(&o, mailboxes)
 	g.Sessions = session.NewManager(session.Options{
-		Grants: acting, Tasks: tasks, Workers: workers,
+		Grants: acting, Tasks: tasks, Workers: workers, Orchestration: orchestration,
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Revocations: revocations, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
 		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, KV: g.KV,
 	})
 	var implementations admin.Implementations
-	if o.Implementations != nil {
-		g.Registry = orchestrator.NewRegistry(o.Implementations, o.Feed, o.Logger)
+	if g.Registry != nil {
 		implementations = g.Registry
 	}
 	var keys admin.Credentials
@@ -216,7 +223,6 @@ func New(o Options) *Gateway {
 	if g.Trust != nil {
 		keys, revoked = g.Trust, func(c *auth.Credential) error { return g.Trust.Revoked(c, "") }
 	}
-	mailboxes, _ := o.Positions.(store.Mailboxes)
 	var acts admin.Grants
 	if g.Grants != nil {
 		acts = g.Grants
@@ -344,6 +350,7 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	ends, cancelEnds := context.WithTimeout(clients, streamEnds)
 	defer cancelEnds()
 	g.Server.Stop(ends)
+	g.Orchestration.Close()
 	if g.Tasks != nil {
 		g.Tasks.Close()
 	}

@@ -5,6 +5,7 @@ import (
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/grants"
 	"github.com/aether-gateway/gateway/internal/session"
 	"github.com/aether-gateway/gateway/internal/store"
@@ -20,8 +21,8 @@ func (g *Gateway) keepTasks(o Options) (session.Tasks, session.Workers) {
 	}
 	g.Tasks = task.New(task.Options{
 		Store: o.Tasks, Router: g.Router, Rules: g.Router.Rules(), Peers: g.Peers, Presence: o.Presence, Audit: g.Audit, Logger: o.Logger, Now: o.Now,
-		Exists: func(workspace string) bool { _, exists := g.Router.Spaces().Check(workspace); return exists },
-		Grace:  o.TaskGrace, StartDeadline: o.StartDeadline, Retention: o.TaskRetention,
+		Exists:   func(workspace string) bool { _, exists := g.Router.Spaces().Check(workspace); return exists },
+		NewToken: auth.NewTaskToken, Grace: o.TaskGrace, StartDeadline: o.StartDeadline, Retention: o.TaskRetention,
 	})
 	if g.Grants != nil {
 		g.Tasks.Use(nil, taskGrants{g.Grants})

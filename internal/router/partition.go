@@ -350,6 +350,10 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 	if outcome != streams.Stored {
 		p.refuseFollowers(items)
 	}
+	var absent []waitingMail
+	if outcome == streams.Stored && p.r.starter != nil && p.r.starter.Armed() {
+		absent = p.absentees(items)
+	}
 	late := outcome == streams.Stored && len(p.unknown) > 0
 	if late {
 		// Outcomes come in the order of numbers: what is below these and was
@@ -368,6 +372,9 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 	for _, w := range repeats {
 		w.sender.settle(w.answer, outcome, true, false)
 		w.sender.answered()
+	}
+	if len(absent) > 0 {
+		p.r.tellStarter(absent)
 	}
 }
 

@@ -85,6 +85,7 @@ func (s *Session) greet() error {
 		return err
 	}
 	if snapshot := s.snapshot(); snapshot != nil {
+		snapshot.TaskContext = s.started.context
 		return s.write(frame(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Config{Config: snapshot}}))
 	}
 	return nil

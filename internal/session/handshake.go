@@ -162,6 +162,9 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		return nil, err
 	}
 	mailbox, err := m.mailboxOptions(init.GetDelivery())
+	if err == nil {
+		err = checkProfiles(init)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +183,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	}
 	resume := resumable(init)
 	if id.Kind == acl.Task && id.Specifier == "" {
-		if id, err = m.assign(ctx, s, id, resume); err != nil {
+		if id, err = m.assign(ctx, s, id, resume, credential.Run.Specifier); err != nil {
 			return nil, err
 		}
 	}
@@ -219,6 +222,10 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		m.release(s)
 		m.o.Logger.Error("a session could not be subscribed", "identity", s.identity, "error", err)
 		return nil, unavailable(time.Second, "the subscriptions could not be made; connect again")
+	}
+	if err := m.enlist(ctx, s, init, credential); err != nil {
+		s.leave(cause{})
+		return nil, err
 	}
 	if err := m.add(s); err != nil {
 		s.leave(cause{})

@@ -105,12 +105,15 @@ func (m *Manager) release(s *Session) {
 	}
 }
 
-// assign gives a non-unique task its id: a new one, or that of the session it
-// resumes, if that one's is a task of the same implementation.
-func (m *Manager) assign(ctx context.Context, s *Session, id auth.Identity, resume string) (auth.Identity, error) {
+// assign gives a non-unique task its id: the one of its task token, that of the
+// session it resumes, if that one's is a task of the same implementation, or a
+// new one.
+func (m *Manager) assign(ctx context.Context, s *Session, id auth.Identity, resume, own string) (auth.Identity, error) {
 	var err error
-	if id.Specifier, err = m.taskID(ctx, id, resume); err != nil {
-		return id, err
+	if id.Specifier = own; own == "" {
+		if id.Specifier, err = m.taskID(ctx, id, resume); err != nil {
+			return id, err
+		}
 	}
 	a, err := address.Task(id.Workspace, id.Implementation, id.Specifier)
 	if err != nil {

@@ -56,6 +56,8 @@ type Options struct {
 	Audit *audit.Recorder
 	// Tasks are the tasks of clients; nil: there are none.
 	Tasks Tasks
+	// Orchestration starts those who are not there; nil: nobody is started.
+	Orchestration Orchestration
 	// Workers knows who works on which task; nil: there are no tasks.
 	Workers Workers
 	// Finder answers where a message is; nil: that is not supported.

@@ -43,6 +43,7 @@ type Session struct {
 	life      life
 	renewals  renewals
 	switches  pace // of the receiver
+	started   started
 	work      work
 
 	extensions []*aetherv1.NegotiatedExtension
@@ -211,6 +212,7 @@ func (s *Session) leave(why cause) {
 	}
 	s.m.release(s)
 	s.m.remove(s)
+	s.finished(why)
 	close(s.left)
 }
 

@@ -156,9 +156,12 @@ type TaskFilter struct {
 	AuthorityMode  string
 	GrantID        string
 	RootGrantID    string
-	// Active leaves out what has ended, CreatedBefore what is younger.
-	Active        bool
-	CreatedBefore time.Time
+	// Launches leaves those that are to start somebody.
+	Launches bool
+	// Active leaves out what has ended, CreatedBefore what is younger and
+	// CreatedAfter what is older.
+	Active                      bool
+	CreatedBefore, CreatedAfter time.Time
 }
 
 // TaskPage is where a page of a list begins: behind the task with that time and

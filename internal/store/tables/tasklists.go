@@ -125,6 +125,10 @@ func newTaskQuery(f *store.TaskFilter) (*taskQuery, error) {
 	if !f.CreatedBefore.IsZero() {
 		q.where = append(q.where, "created_at < "+q.arg(millis(f.CreatedBefore)))
 	}
+	q.number("created_at", " > ", millis(f.CreatedAfter))
+	if f.Launches {
+		q.where = append(q.where, "launch <> ''")
+	}
 	if f.Active {
 		q.where = append(q.where, "ended_at = 0")
 	}
