@@ -68,8 +68,8 @@ func MetricsBridge(instance string) Identity {
 	return Identity{kind: kindMetricsBridge, spec: instance}
 }
 
-// Orchestrator starts workers for the profiles that it names; "*" is all. The
-// gateway of this module lets it connect but asks nothing of it yet.
+// Orchestrator starts workers for the profiles that it names; "*" is all. What it
+// is to start comes as the notice [Assigned].
 func Orchestrator(implementation, specifier string, profiles ...string) Identity {
 	id := Identity{kind: kindOrchestrator, impl: implementation, spec: specifier}
 	for i, p := range profiles {

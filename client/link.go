@@ -215,6 +215,10 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 	case *aetherv1.DownstreamMessage_TaskOp:
 		l.answer(f.TaskOp.GetRequestId(), frame)
 	case *aetherv1.DownstreamMessage_TaskAssignment:
+		if c.opts.Identity.kind == kindOrchestrator {
+			c.notices.put(Assigned{Assignment: newAssignment(f.TaskAssignment)})
+			break
+		}
 		c.notices.put(newTaskAssigned(f.TaskAssignment))
 	case *aetherv1.DownstreamMessage_Gap:
 		c.notices.put(Gap{Topic: f.Gap.GetTopic(), Reason: gapReason(f.Gap.GetReason()), Dropped: f.Gap.GetDropped()})

@@ -77,9 +77,8 @@ type Options struct {
 
 	// At most one credential: a JWT, a source of JWTs, an API key, or the token
 	// that came with a task assignment. When it expires the gateway ends the
-	// session; only with a TokenSource the client then goes on, with a new one.
-	// TaskToken is for gateways that support it; the gateway of this module does
-	// not yet and refuses it.
+	// session; only with a TokenSource the client then goes on, with a new one. A
+	// TaskToken is good until its task ends.
 	Token       string
 	TokenSource TokenSource
 	APIKey      string

@@ -1,0 +1,138 @@
+// Command process-orchestrator starts agents as processes of this machine when
+// mail waits for them. Which command an implementation is comes from its own
+// command line, not from the gateway: nobody who can write to an agent chooses
+// what is run here.
+//
+//	bin/gateway impl register --impl lazy --profile process
+//	AETHER_TOKEN=$(bin/gateway token create --kind orchestrator --impl local --spec 1) \
+//	  go run ./examples/process-orchestrator -worker lazy='go run ./examples/lazy'
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/aether-gateway/gateway/client"
+)
+
+// workers are the commands, by implementation.
+type workers map[string][]string
+
+func (w workers) String() string { return "" }
+
+func (w workers) Set(text string) error {
+	name, command, ok := strings.Cut(text, "=")
+	if words := strings.Fields(command); ok && name != "" && len(words) > 0 {
+		w[name] = words
+		return nil
+	}
+	return errors.New("write NAME=COMMAND")
+}
+
+// stopping is how long a process may take to end when it is asked to.
+const stopping = 5 * time.Second
+
+type orchestrator struct {
+	addr    string
+	workers workers
+	places  chan struct{} // one for each process that may run
+	running sync.WaitGroup
+	ctx     context.Context
+	client  *client.Client
+	known   chan struct{} // closed when client is set
+}
+
+func main() {
+	o := &orchestrator{workers: workers{}, known: make(chan struct{})}
+	profile := flag.String("profile", "process", "the profile to announce")
+	most := flag.Int("max", 16, "how many processes may run at once")
+	flag.StringVar(&o.addr, "addr", "127.0.0.1:50051", "the gateway")
+	flag.Var(o.workers, "worker", "NAME=COMMAND: what starts an implementation; may be repeated")
+	flag.Parse()
+	if len(o.workers) == 0 || *most < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o.ctx, o.places = ctx, make(chan struct{}, *most)
+	c, err := client.Connect(ctx, client.Options{
+		Addr: o.addr, Token: os.Getenv("AETHER_TOKEN"), Identity: client.Orchestrator("local", "1", *profile),
+		OnNotice: func(n client.Notice) {
+			if a, ok := n.(client.Assigned); ok {
+				<-o.known
+				o.start(a.Assignment)
+			}
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	o.client = c
+	close(o.known)
+	log.Printf("connected; waiting for something to start with profile %s", *profile)
+	select {
+	case <-ctx.Done():
+	case <-c.Done():
+		log.Print(c.Err())
+		stop()
+	}
+	o.running.Wait()
+	if err := c.Close(context.Background()); err != nil {
+		log.Print(err)
+	}
+}
+
+// start runs the command of an implementation, or says that it does not.
+func (o *orchestrator) start(a *client.Assignment) {
+	command := o.workers[a.Implementation]
+	reason := ""
+	select {
+	case o.places <- struct{}{}:
+		if command != nil {
+			o.running.Go(func() {
+				defer func() { <-o.places }()
+				o.run(a, command)
+			})
+			return
+		}
+		<-o.places
+		reason = fmt.Sprintf("no command for implementation %s", a.Implementation)
+	default:
+		reason = "as many processes run as may"
+	}
+	log.Printf("cannot start %s: %s", a.Identity, reason)
+	ctx, cancel := context.WithTimeout(o.ctx, stopping)
+	defer cancel()
+	if err := o.client.RejectStart(ctx, a, reason); err != nil {
+		log.Print(err)
+	}
+}
+
+// run runs a worker to its end. The token is in its environment, which only this
+// user can read.
+func (o *orchestrator) run(a *client.Assignment, command []string) {
+	cmd := exec.CommandContext(o.ctx, command[0], command[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = stopping
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(),
+		"AETHER_TOKEN=", "AETHER_ADDR="+o.addr, "AETHER_TASK_TOKEN="+a.Token,
+		"AETHER_WORKSPACE="+a.Workspace, "AETHER_IMPLEMENTATION="+a.Implementation, "AETHER_SPECIFIER="+a.Specifier)
+	log.Printf("starting %s: %s", a.Identity, strings.Join(command, " "))
+	if err := cmd.Run(); err != nil {
+		log.Printf("%s has ended: %v", a.Identity, err)
+		return
+	}
+	log.Printf("%s has ended", a.Identity)
+}
