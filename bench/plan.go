@@ -57,13 +57,14 @@ const (
 	cellMute      = "mute"
 	cellChurn     = "churn"
 	cellKeys      = "keys"
+	cellProgress  = "progress"
 )
 
 // usual are the cells of a run that names none.
 var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced, cellRules}
 
 // every is all of them.
-var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys)
+var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys, cellProgress)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -84,7 +85,7 @@ func plan(o options) []cell {
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
 		rulesCell(), twoCell(o, saturated), foreignCell(saturated),
-		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(),
+		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(), progressCell(),
 	}
 	names := o.cells
 	if len(names) == 0 && !o.full {
@@ -161,6 +162,8 @@ func (o *outcome) brief() string {
 	switch {
 	case o.ManyRules > 0:
 		return fmt.Sprintf("%.0f ns with %d rules, %.0f ns with %d", o.FewRules, fewRules, o.ManyRules, manyRules)
+	case o.Reports > 0:
+		return fmt.Sprintf("%.0f reports/s, %.0f broadcasts/s", o.Reports, o.Broadcasts)
 	case len(o.Keyed) > 0:
 		return fmt.Sprintf("p50 %v with %d keys, %v without any", micros(percentile(o.Keyed, 0.5)), manyKeys, micros(percentile(o.Keyless, 0.5)))
 	case o.Before.Memory > 0:

@@ -51,6 +51,8 @@ type outcome struct {
 	Repeated float64
 	// FewRules and ManyRules are what a decision takes, in nanoseconds.
 	FewRules, ManyRules float64
+	// Reports and Broadcasts came in a second.
+	Reports, Broadcasts float64
 	// Keyed and Keyless are how long agents waited for their snapshots.
 	Keyed, Keyless []time.Duration
 }
