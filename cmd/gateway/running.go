@@ -20,6 +20,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/metrics"
 	"github.com/aether-gateway/gateway/internal/ops"
+	"github.com/aether-gateway/gateway/internal/orchestrator"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/tlsfile"
@@ -93,6 +94,9 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 			PerSubject: int(cfg.Grants.MaxPerSubject), Lifetime: min(cfg.Grants.Lifetime, cfg.Grants.MaxLifetime), MaxLifetime: cfg.Grants.MaxLifetime,
 		},
 		Tasks: b.positions, TaskGrace: graceWindow(cfg), StartDeadline: cfg.Tasks.StartDeadline, TaskRetention: cfg.Tasks.Retention,
+		StartAttempts: int32(cfg.Tasks.StartAttempts), StartBudgets: orchestrator.Budgets{
+			Sender: int(cfg.Tasks.StartsPerSender), Workspace: int(cfg.Tasks.StartsPerWorkspace), Implementation: int(cfg.Tasks.StartsPerImplementation),
+		},
 		Presence: b.presence, Boot: b.boot,
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,

@@ -113,7 +113,8 @@ type Config struct {
 		MaxBytes Size
 	}
 	Tasks struct {
-		StartDeadline, GraceWindow, Retention time.Duration
+		StartDeadline, GraceWindow, Retention                                       time.Duration
+		StartAttempts, StartsPerSender, StartsPerWorkspace, StartsPerImplementation int64
 	}
 	Workspaces struct {
 		AutoCreate bool

@@ -323,9 +323,28 @@ var table = []Key{
 	},
 	{
 		Name: "tasks.start_deadline", Type: TypeDuration, Default: "60s", Min: int64(100 * time.Millisecond), Max: seconds(86_400),
-		Later: "no tasks are started",
-		Doc:   "How long a started worker may take to connect.",
+		Doc:   "How long a worker that is started may take to connect, before it is tried anew.",
 		field: func(c *Config) any { return &c.Tasks.StartDeadline },
+	},
+	{
+		Name: "tasks.start_attempts", Type: TypeInt, Default: "3", Min: 1, Max: 100,
+		Doc:   "How often it is tried to start somebody for whom mail waits.",
+		field: func(c *Config) any { return &c.Tasks.StartAttempts },
+	},
+	{
+		Name: "tasks.starts_per_sender", Type: TypeInt, Default: "1000", Min: 0, Max: 1_000_000,
+		Doc:   "Starts that the messages of one identity may cause within a minute, on all gateways together; what is beyond waits. 0 is no limit.",
+		field: func(c *Config) any { return &c.Tasks.StartsPerSender },
+	},
+	{
+		Name: "tasks.starts_per_workspace", Type: TypeInt, Default: "5000", Min: 0, Max: 1_000_000,
+		Doc:   "The same for all starts in a workspace.",
+		field: func(c *Config) any { return &c.Tasks.StartsPerWorkspace },
+	},
+	{
+		Name: "tasks.starts_per_implementation", Type: TypeInt, Default: "5000", Min: 0, Max: 1_000_000,
+		Doc:   "The same for the starts of an implementation in a workspace.",
+		field: func(c *Config) any { return &c.Tasks.StartsPerImplementation },
 	},
 	{
 		Name: "tasks.retention", Type: TypeDuration, Default: "7d", Min: seconds(60), Max: int64(10 * 365 * day),
