@@ -246,8 +246,8 @@ func BenchmarkAuthorize(b *testing.B) {
 				g = next
 				s.adopt([]store.Grant{g}, false)
 			}
-			p, to := w.caller(b, actor).Principal, address.Address{}
-			to, _ = address.Parse("ga::w")
+			p := w.caller(b, actor).Principal
+			to, _ := address.Parse("ga::w")
 			a := &aetherv1.AuthorizationContext{GrantId: g.ID}
 			b.ReportAllocs()
 			for b.Loop() {
