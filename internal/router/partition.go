@@ -351,7 +351,8 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		p.refuseFollowers(items)
 	}
 	var absent []waitingMail
-	if outcome == streams.Stored && p.r.starter != nil && p.r.starter.Armed() {
+	starter := p.r.armed()
+	if outcome == streams.Stored && starter != nil {
 		absent = p.absentees(items)
 	}
 	late := outcome == streams.Stored && len(p.unknown) > 0
@@ -374,7 +375,7 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		w.sender.answered()
 	}
 	if len(absent) > 0 {
-		p.r.tellStarter(absent)
+		p.r.tellStarter(starter, absent)
 	}
 }
 

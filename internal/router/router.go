@@ -117,7 +117,7 @@ type Router struct {
 	stats          Stats
 	repeats        repeats
 	notes          notesWriter
-	starter        Starter // nil: nobody is started
+	starter        atomic.Pointer[Starter] // nil: nobody is started
 	quotas         quotas
 	// noteValid is how long a note that was stored counts, noteTimeout how long
 	// a statement may take, noteLimit how long a send waits for a note.

@@ -20,7 +20,7 @@ type Starter interface {
 }
 
 // SetStarter sets who is told. It is called before anybody is served.
-func (r *Router) SetStarter(s Starter) { r.starter = s }
+func (r *Router) SetStarter(s Starter) { r.starter.Store(&s) }
 
 // waiting is a stored message that nobody here reads.
 type waitingMail struct{ to, sender string }
@@ -45,8 +45,16 @@ func (p *partition) absentees(items []pending) (list []waitingMail) {
 	return list
 }
 
+// armed returns who is told, nil if nobody can be started.
+func (r *Router) armed() Starter {
+	if s := r.starter.Load(); s != nil && (*s).Armed() {
+		return *s
+	}
+	return nil
+}
+
 // tellStarter tells of them.
-func (r *Router) tellStarter(list []waitingMail) {
+func (r *Router) tellStarter(s Starter, list []waitingMail) {
 	for _, w := range list {
 		if r.heldElsewhere(w.to) {
 			continue // the end of that session is looked at there (delivery rule L6)
@@ -55,7 +63,7 @@ func (r *Router) tellStarter(list []waitingMail) {
 		if a, err := address.Parse(w.to); err == nil {
 			workspace = a.Workspace()
 		}
-		r.starter.Waits(w.to, w.sender, workspace)
+		s.Waits(w.to, w.sender, workspace)
 	}
 }
 
