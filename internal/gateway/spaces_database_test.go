@@ -35,7 +35,7 @@ func onPostgres(t *testing.T) func(*gateway.Options, func() time.Time) {
 }
 
 // A database that hangs or dies costs operators a retry and newcomers a
-// moment; who is connected goes on. Nothing is half-done, and what was changed
+// moment; who is connected goes on, and tasks with them. Nothing is half-done, and what was changed
 // behind a gateway's back is known when the database answers again.
 func Test42DatabaseAway(t *testing.T) {
 	t.Parallel()
@@ -52,6 +52,7 @@ func Test42DatabaseAway(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Shared(t), func(o *gateway.Options) {
 		o.AutoCreate = false
 		o.Positions, o.Members, o.Workspaces, o.Rules, o.Feed = own, own, own, own, own
+		o.Tasks, o.TaskGrace = own, shortGrace
 	})
 	r := &realm{a: g, b: g}
 	for _, name := range []string{"w", "v"} {
@@ -68,8 +69,12 @@ func Test42DatabaseAway(t *testing.T) {
 		}
 	}
 
+	graceEnds(t, g)
+	work := newLasting(t, g)
+
 	db.Stop()
 	talks("while it hangs")
+	work.refused(t)
 	began := time.Now()
 	_, _, create := g.Router.CreateWorkspace(ctx, "x", "test")
 	for what, err := range map[string]error{
@@ -96,7 +101,9 @@ func Test42DatabaseAway(t *testing.T) {
 	talks("again")
 	db.Kill()
 	talks("while it is dead")
+	work.refused(t)
 	db.Start()
+	work.goesOn(t)
 	eventually(t, "the operator deletes a workspace", func() bool {
 		deleted, err := operator.DeleteWorkspace(ctx, "w")
 		return err == nil && deleted
