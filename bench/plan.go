@@ -58,13 +58,14 @@ const (
 	cellChurn     = "churn"
 	cellKeys      = "keys"
 	cellProgress  = "progress"
+	cellTasks     = "tasks"
 )
 
 // usual are the cells of a run that names none.
 var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced, cellRules}
 
 // every is all of them.
-var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys, cellProgress)
+var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys, cellProgress, cellTasks)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -85,7 +86,7 @@ func plan(o options) []cell {
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
 		rulesCell(), twoCell(o, saturated), foreignCell(saturated),
-		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(), progressCell(),
+		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(), progressCell(), tasksCell(),
 	}
 	names := o.cells
 	if len(names) == 0 && !o.full {
@@ -162,6 +163,8 @@ func (o *outcome) brief() string {
 	switch {
 	case o.ManyRules > 0:
 		return fmt.Sprintf("%.0f ns with %d rules, %.0f ns with %d", o.FewRules, fewRules, o.ManyRules, manyRules)
+	case o.Tasks > 0:
+		return fmt.Sprintf("%.0f tasks/s", o.Tasks)
 	case o.Reports > 0:
 		return fmt.Sprintf("%.0f reports/s, %.0f broadcasts/s", o.Reports, o.Broadcasts)
 	case len(o.Keyed) > 0:

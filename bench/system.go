@@ -53,6 +53,8 @@ type outcome struct {
 	FewRules, ManyRules float64
 	// Reports and Broadcasts came in a second.
 	Reports, Broadcasts float64
+	// Tasks were created, assigned, run and completed in a second.
+	Tasks float64
 	// Keyed and Keyless are how long agents waited for their snapshots.
 	Keyed, Keyless []time.Duration
 }

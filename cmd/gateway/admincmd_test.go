@@ -131,6 +131,7 @@ func TestOperatorCommands(t *testing.T) {
 	}
 
 	grantCommands(t, dir)
+	taskCommands(t, dir, g.grpc)
 
 	rows = rowsOf(t, dir, "rule", "add", "deny", "--principal", "us::alice::*", "--address", "ag::demo::echo::*", "--note", "for the test")
 	if len(rows) != 1 || rows[0]["effect"] != "deny" {

@@ -247,9 +247,21 @@ func workspaceTakesItsRules(_ *testing.T, b *bench) {
 		b.addRule(denies("*", address))
 	}
 	b.addRule(denies("ag::w::i::*", "sv::i::s"))
+	keys := func(name string) store.Rule {
+		r := denies("*", name)
+		r.Action = "kv:read"
+		return b.addRule(r)
+	}
+	for _, name := range []string{
+		"workspace::w", "user_workspace::w::i::*", "workspace_exclusive::w::ag::w::i::s", "user_workspace_shared::w::u",
+		"global_exclusive::ag::w::i::s", "checkpoint::tu::w::i::*",
+	} {
+		keys(name)
+	}
 	kept := []store.Rule{
 		b.addRule(denies("sv::w::s", "ag::*::i::w")), b.addRule(denies("*", "ag::w:x::i::s")), b.addRule(denies("us::w::1", "us::w::w")),
 		b.addRule(denies("ag::v::w::w", "uw::w::v")), b.addRule(denies("*", "ga::w2")), b.addRule(denies("*", "sv::w::w")),
+		keys("workspace::v::w"), keys("global::w"), keys("user::w::w"), keys("checkpoint::sv::w::s"), keys("workspace::*::w"),
 	}
 	b.delete("w", true)
 	b.wantRules(kept...)

@@ -6,12 +6,26 @@ import (
 	"github.com/aether-gateway/gateway/internal/store"
 )
 
-// inWorkspace are the prefixes behind which a workspace stands in addresses and
-// identities; in uw it stands at the end.
-var inWorkspace = []string{"ag::", "tu::", "ta::", "tb::", "ga::", "gu::", "pg::", "event::", "metric::"}
+// inWorkspace are the prefixes behind which a workspace stands: in addresses and
+// identities, by which tasks and grants are named too, and in names of keys. In
+// uw it stands at the end.
+var inWorkspace = []string{
+	"ag::", "tu::", "ta::", "tb::", "ga::", "gu::", "pg::", "event::", "metric::",
+	"workspace::", "user_workspace::", "workspace_exclusive::", "user_workspace_shared::",
+}
+
+// ofIdentity are the prefixes behind which names of keys have the identity whose
+// they are.
+var ofIdentity = []string{"global_exclusive::", "checkpoint::"}
 
 // namesWorkspace reports whether a pattern names a workspace literally.
 func namesWorkspace(pattern, workspace string) bool {
+	for _, prefix := range ofIdentity {
+		if rest, ok := strings.CutPrefix(pattern, prefix); ok {
+			pattern = rest
+			break
+		}
+	}
 	for _, prefix := range inWorkspace {
 		rest, ok := strings.CutPrefix(pattern, prefix)
 		if ok && (rest == workspace || strings.HasPrefix(rest, workspace+"::")) {
