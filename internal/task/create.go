@@ -54,10 +54,10 @@ func (s *Service) createFor(ctx context.Context, c *Caller, r *aetherv1.CreateTa
 		return err
 	}
 	if r.GetAuthorization() != nil {
-		if s.o.Grants == nil {
+		if s.grants() == nil {
 			return wireerr.New(wireerr.GrantInvalid, "authorization: there is no such grant")
 		}
-		if t.Grant, err = s.o.Grants.ForTask(ctx, c, r.GetAuthorization(), t, to); err != nil {
+		if t.Grant, err = s.grants().ForTask(ctx, c, r.GetAuthorization(), t, to); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (s *Service) createFor(ctx context.Context, c *Caller, r *aetherv1.CreateTa
 		stored, created, failed = s.Create(ctx, *t)
 	}
 	if t.Grant.GrantID != "" && (failed != nil || !created) {
-		s.troubled("the grant of a task that came to nothing could not be taken back", s.o.Grants.EndTask(ctx, t.ID))
+		s.troubled("the grant of a task that came to nothing could not be taken back", s.grants().EndTask(ctx, t.ID))
 	}
 	if failed != nil {
 		return s.away(failed)
@@ -108,7 +108,7 @@ func (s *Service) place(c *Caller, t *store.Task) {
 		t.Holder, t.HolderSession, t.HolderGateway = c.Identity, c.Session, s.o.Presence.Self().ID
 	case store.TaskTargeted:
 		held, certain := s.o.Presence.Held(t.Target)
-		if !held && certain && s.o.Starter != nil && s.o.Starter.Launchable(t.Workspace, t.Implementation) {
+		if !held && certain && s.starter() != nil && s.starter().Launchable(t.Workspace, t.Implementation) {
 			t.Launch = t.Target
 		}
 	}
@@ -126,7 +126,7 @@ func (s *Service) handFirst(ctx context.Context, c *Caller, r *aetherv1.CreateTa
 			s.workers.hold(c.Worker, t)
 		}
 	case t.Launch != "":
-		s.o.Starter.Launch(*t)
+		s.starter().Launch(*t)
 	case t.Mode == store.TaskTargeted:
 		if handed, _ := s.handTarget(ctx, t); handed {
 			if now, ok, err := s.o.Store.Task(ctx, t.ID); err == nil && ok {
@@ -324,10 +324,10 @@ func (s *Service) checkOverrides(t *store.Task, overrides map[string]string) *wi
 	if len(overrides) == 0 {
 		return nil
 	}
-	if s.o.Starter == nil || t.Mode != store.TaskTargeted {
+	if s.starter() == nil || t.Mode != store.TaskTargeted {
 		return wireerr.New(wireerr.InvalidArgument, "launch_param_overrides: nothing is launched for this task")
 	}
-	if err := s.o.Starter.CheckOverrides(t.Workspace, t.Implementation, overrides); err != nil {
+	if err := s.starter().CheckOverrides(t.Workspace, t.Implementation, overrides); err != nil {
 		if refusal, ok := errors.AsType[*wireerr.Error](err); ok {
 			return refusal
 		}
@@ -397,11 +397,11 @@ func checkMap(name string, m map[string]string) *wireerr.Error {
 // moveGrant gives the grant of a task to who works on it now, or takes it back.
 func (s *Service) moveGrant(ctx context.Context, id string) {
 	t, ok, err := s.o.Store.Task(ctx, id)
-	if err == nil && ok && s.o.Grants != nil {
+	if err == nil && ok && s.grants() != nil {
 		if t.State.Over() {
-			err = s.o.Grants.EndTask(ctx, id)
+			err = s.grants().EndTask(ctx, id)
 		} else if t.AssignedTo != "" {
-			err = s.o.Grants.AssignTask(ctx, id, t.AssignedTo)
+			err = s.grants().AssignTask(ctx, id, t.AssignedTo)
 		}
 	}
 	s.troubled("the grant of a task could not be moved", err)

@@ -13,7 +13,7 @@ const passTimeout = 2 * time.Second
 // passGrant has the grant of a task follow it: to who works on it from now on,
 // before that one is told, who may use it at once; and to its end.
 func (s *Service) passGrant(before, after *store.Task) {
-	if after.Grant.GrantID == "" || s.o.Grants == nil {
+	if after.Grant.GrantID == "" || s.grants() == nil {
 		return
 	}
 	passed := false
@@ -23,7 +23,7 @@ func (s *Service) passGrant(before, after *store.Task) {
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, passTimeout)
 		defer cancel()
-		passed = s.o.Grants.AssignTask(ctx, after.ID, after.AssignedTo) == nil
+		passed = s.grants().AssignTask(ctx, after.ID, after.AssignedTo) == nil
 	}
 	if !passed {
 		s.chores.add(chore{kind: choreGrant, id: after.ID})

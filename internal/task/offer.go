@@ -250,11 +250,11 @@ func (s *Service) handTarget(ctx context.Context, t *store.Task) (handed, held b
 // launch makes a queued task the one that starts its identity, if there is a way
 // to start it and no other does.
 func (s *Service) launch(ctx context.Context, t *store.Task) {
-	if s.o.Starter == nil || !s.o.Starter.Launchable(t.Workspace, t.Implementation) {
+	if s.starter() == nil || !s.starter().Launchable(t.Workspace, t.Implementation) {
 		return
 	}
 	if t.Launch != "" {
-		s.o.Starter.Launch(*t)
+		s.starter().Launch(*t)
 		return
 	}
 	stored, err := s.Change(ctx, t.ID, func(t *store.Task) error {
@@ -265,7 +265,7 @@ func (s *Service) launch(ctx context.Context, t *store.Task) {
 		return nil
 	})
 	if err == nil && stored.Launch != "" && stored.State == store.TaskQueued {
-		s.o.Starter.Launch(stored)
+		s.starter().Launch(stored)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -132,6 +133,7 @@ type Service struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	stops  []func()
+	parts  atomic.Pointer[parts]
 
 	workers workers
 	chores  chores
@@ -145,6 +147,7 @@ type Service struct {
 func New(o Options) *Service {
 	s := &Service{o: o.withDefaults()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.parts.Store(&parts{s.o.Starter, s.o.Grants})
 	s.workers.init()
 	s.chores.init(s)
 	s.subs.init()
@@ -155,16 +158,30 @@ func New(o Options) *Service {
 	return s
 }
 
+// parts are what may come after the service itself.
+type parts struct {
+	starter Starter
+	grants  Grants
+}
+
 // Use sets who starts identities and who checks authority, where they need the
-// service themselves. It is called before anything else.
+// service themselves; nil leaves what is there. What is under way meanwhile sees
+// both or neither.
 func (s *Service) Use(starter Starter, grants Grants) {
-	if starter != nil {
-		s.o.Starter = starter
-	}
-	if grants != nil {
-		s.o.Grants = grants
+	for {
+		old := s.parts.Load()
+		next := *old
+		setDefault(&next.starter, starter, starter != nil)
+		setDefault(&next.grants, grants, grants != nil)
+		if s.parts.CompareAndSwap(old, &next) {
+			return
+		}
 	}
 }
+
+// starter is nil if nobody is started, grants if nobody acts for another.
+func (s *Service) starter() Starter { return s.parts.Load().starter }
+func (s *Service) grants() Grants   { return s.parts.Load().grants }
 
 // Close stops the service, and waits for what it does. Sessions have ended.
 func (s *Service) Close() {
@@ -295,8 +312,8 @@ func (s *Service) changed(before, after *store.Task, news bool) {
 func (s *Service) queue(t *store.Task) {
 	switch {
 	case t.Launch != "":
-		if s.o.Starter != nil {
-			s.o.Starter.Launch(*t)
+		if s.starter() != nil {
+			s.starter().Launch(*t)
 		}
 	case t.Mode == store.TaskPool:
 		s.chores.add(chore{kind: chorePool, pool: store.Pool{Workspace: t.Workspace, Implementation: t.Implementation}})

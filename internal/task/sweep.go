@@ -93,8 +93,8 @@ func (s *Service) sweep(ctx context.Context, n int) {
 // due handles a task whose time has come.
 func (s *Service) due(ctx context.Context, t *store.Task) {
 	if t.Launch != "" {
-		if s.o.Starter != nil {
-			s.o.Starter.Due(ctx, *t)
+		if s.starter() != nil {
+			s.starter().Due(ctx, *t)
 		}
 		return
 	}
@@ -154,8 +154,8 @@ func (s *Service) orphansOf(ctx context.Context, gateway string) {
 			t := &tasks[i]
 			page = store.TaskPage{CreatedAt: t.CreatedAt, ID: t.ID}
 			if t.Launch != "" {
-				if s.o.Starter != nil {
-					s.o.Starter.Lost(ctx, *t)
+				if s.starter() != nil {
+					s.starter().Lost(ctx, *t)
 				}
 				continue
 			}
@@ -218,7 +218,7 @@ func (s *Service) makeUp(ctx context.Context) {
 			after = target
 			held, certain := s.o.Presence.Held(target)
 			to, ok := addressOf(target)
-			if held || ok && certain && s.o.Starter != nil && s.o.Starter.Launchable(to.Workspace(), to.Implementation()) {
+			if held || ok && certain && s.starter() != nil && s.starter().Launchable(to.Workspace(), to.Implementation()) {
 				s.chores.add(chore{kind: choreTarget, id: target})
 			}
 		}

@@ -409,6 +409,10 @@ func taskFilters(t *testing.T, b *bench) {
 		{"ids", store.TaskFilter{IDs: []string{"a", "e", "none"}}, []string{"e", "a"}},
 		{"held", store.TaskFilter{HolderGateway: "g", Launch: "l"}, []string{"e"}},
 		{"created", store.TaskFilter{CreatedBefore: c.CreatedAt}, []string{"a"}},
+		{"created after", store.TaskFilter{CreatedAfter: c.CreatedAt}, []string{"e", "d"}},
+		{"created between", store.TaskFilter{CreatedAfter: a.CreatedAt, CreatedBefore: d.CreatedAt}, []string{"c"}},
+		{"launches", store.TaskFilter{Launches: true}, []string{"e"}},
+		{"no launches", store.TaskFilter{Launches: true, Workspaces: []string{"v"}}, nil},
 		{"no quotes", store.TaskFilter{Type: "' or 1=1 --"}, nil},
 	} {
 		if diff := cmp.Diff(x.want, b.listed(x.f)); diff != "" {
