@@ -59,13 +59,14 @@ const (
 	cellKeys      = "keys"
 	cellProgress  = "progress"
 	cellTasks     = "tasks"
+	cellStarts    = "starts"
 )
 
 // usual are the cells of a run that names none.
 var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced, cellRules}
 
 // every is all of them.
-var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys, cellProgress, cellTasks)
+var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys, cellProgress, cellTasks, cellStarts)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -86,7 +87,7 @@ func plan(o options) []cell {
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
 		rulesCell(), twoCell(o, saturated), foreignCell(saturated),
-		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(), progressCell(), tasksCell(),
+		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(), progressCell(), tasksCell(), startsCell(),
 	}
 	names := o.cells
 	if len(names) == 0 && !o.full {
@@ -167,6 +168,8 @@ func (o *outcome) brief() string {
 		return fmt.Sprintf("%.0f tasks/s", o.Tasks)
 	case o.Reports > 0:
 		return fmt.Sprintf("%.0f reports/s, %.0f broadcasts/s", o.Reports, o.Broadcasts)
+	case o.Starts > 0:
+		return fmt.Sprintf("%.0f starts/s", o.Starts)
 	case len(o.Keyed) > 0:
 		return fmt.Sprintf("p50 %v with %d keys, %v without any", micros(percentile(o.Keyed, 0.5)), manyKeys, micros(percentile(o.Keyless, 0.5)))
 	case o.Before.Memory > 0:

@@ -24,6 +24,7 @@ type site struct {
 	dir      string
 	self     string // this program
 	token    string // of the clients
+	key      string // the file with the key of tokens
 	options  options
 	services *services
 	children []*child
@@ -66,8 +67,7 @@ func openSite(ctx context.Context, o options) (_ *site, err error) {
 }
 
 func (s *site) open(ctx context.Context) (err error) {
-	var key string
-	if s.token, key, err = mint(s.dir); err != nil {
+	if s.token, s.key, err = mint(s.dir); err != nil {
 		return err
 	}
 	if s.self, err = os.Executable(); err != nil {
@@ -94,10 +94,11 @@ func (s *site) open(ctx context.Context) (err error) {
 		serve, dev = []string{binary, "serve"}, []string{binary, "dev"}
 	}
 	common := []string{
-		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_JWT_KEY_FILE=" + key,
+		"AETHER_GRPC_ADDR=127.0.0.1:0", "AETHER_HTTP_ADDR=127.0.0.1:0", "AETHER_JWT_KEY_FILE=" + s.key,
 		fmt.Sprintf("AETHER_STREAMS_RETENTION_MAX_BYTES=%d", retention(s.options)), "AETHER_LOG_FORMAT=json",
 		"AETHER_ADMISSION_RATE=0", // how fast sessions can come, not how fast they may
 		"AETHER_RATE_MESSAGES=0", "AETHER_RATE_BYTES=0", "AETHER_LIMITS_SESSIONS_PER_CREDENTIAL=0", "AETHER_LIMITS_SESSIONS_PER_WORKSPACE=0", "AETHER_LIMITS_STORED_BYTES_PER_WORKSPACE=0",
+		"AETHER_TASKS_STARTS_PER_SENDER=0", "AETHER_TASKS_STARTS_PER_WORKSPACE=0", "AETHER_TASKS_STARTS_PER_IMPLEMENTATION=0",
 	}
 	s.commands = map[string]launch{
 		nameRabbitMQ: {serve, append([]string{

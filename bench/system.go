@@ -55,6 +55,8 @@ type outcome struct {
 	Reports, Broadcasts float64
 	// Tasks were created, assigned, run and completed in a second.
 	Tasks float64
+	// Starts are agents that were started in a second.
+	Starts float64
 	// Keyed and Keyless are how long agents waited for their snapshots.
 	Keyed, Keyless []time.Duration
 }
