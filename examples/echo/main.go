@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log"
 	"os"
@@ -14,7 +15,7 @@ import (
 
 func main() {
 	c, err := client.Connect(context.Background(), client.Options{
-		Addr: "127.0.0.1:50051", Token: os.Getenv("AETHER_TOKEN"), Identity: client.Agent("demo", "echo", "1"),
+		Addr: cmp.Or(os.Getenv("AETHER_ADDR"), "127.0.0.1:50051"), Token: os.Getenv("AETHER_TOKEN"), Identity: client.Agent("demo", "echo", "1"),
 		Handler: func(ctx context.Context, m *client.Message) error {
 			_, err := m.Reply(ctx, m.Payload)
 			return err

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -19,7 +20,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	c, err := client.Connect(ctx, client.Options{
-		Addr:     "127.0.0.1:50051",
+		Addr:     cmp.Or(os.Getenv("AETHER_ADDR"), "127.0.0.1:50051"),
 		Token:    os.Getenv("AETHER_TOKEN"),
 		Identity: client.Agent("demo", "hello", "1"),
 		Handler: func(ctx context.Context, m *client.Message) error {

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -20,7 +21,7 @@ const idleAfter = 5 * time.Second
 func main() {
 	busy := make(chan struct{}, 1)
 	c, err := client.Connect(context.Background(), client.Options{
-		Addr:      os.Getenv("AETHER_ADDR"),
+		Addr:      cmp.Or(os.Getenv("AETHER_ADDR"), "127.0.0.1:50051"),
 		TaskToken: os.Getenv("AETHER_TASK_TOKEN"),
 		Identity:  client.Agent(os.Getenv("AETHER_WORKSPACE"), os.Getenv("AETHER_IMPLEMENTATION"), os.Getenv("AETHER_SPECIFIER")),
 		Handler: func(ctx context.Context, m *client.Message) error {

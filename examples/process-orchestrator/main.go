@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -50,13 +51,17 @@ type orchestrator struct {
 	ctx     context.Context
 	client  *client.Client
 	known   chan struct{} // closed when client is set
+
+	mu     sync.Mutex
+	latest map[string]*client.Assignment // by task: what runs, the last attempt
 }
 
 func main() {
-	o := &orchestrator{workers: workers{}, known: make(chan struct{})}
+	o := &orchestrator{workers: workers{}, known: make(chan struct{}), latest: map[string]*client.Assignment{}}
 	profile := flag.String("profile", "process", "the profile to announce")
 	most := flag.Int("max", 16, "how many processes may run at once")
-	flag.StringVar(&o.addr, "addr", "127.0.0.1:50051", "the gateway")
+	spec := flag.String("spec", "1", "this one's specifier, as its credential says: each that runs has another one")
+	flag.StringVar(&o.addr, "addr", cmp.Or(os.Getenv("AETHER_ADDR"), "127.0.0.1:50051"), "the gateway")
 	flag.Var(o.workers, "worker", "NAME=COMMAND: what starts an implementation; may be repeated")
 	flag.Parse()
 	if len(o.workers) == 0 || *most < 1 {
@@ -67,7 +72,7 @@ func main() {
 	defer stop()
 	o.ctx, o.places = ctx, make(chan struct{}, *most)
 	c, err := client.Connect(ctx, client.Options{
-		Addr: o.addr, Token: os.Getenv("AETHER_TOKEN"), Identity: client.Orchestrator("local", "1", *profile),
+		Addr: o.addr, Token: os.Getenv("AETHER_TOKEN"), Identity: client.Orchestrator("local", *spec, *profile),
 		OnNotice: func(n client.Notice) {
 			if a, ok := n.(client.Assigned); ok {
 				<-o.known
@@ -111,6 +116,11 @@ func (o *orchestrator) start(a *client.Assignment) {
 	default:
 		reason = "as many processes run as may"
 	}
+	o.reject(a, reason)
+}
+
+// reject says that a worker was not started: it is tried again, or given up.
+func (o *orchestrator) reject(a *client.Assignment, reason string) {
 	log.Printf("cannot start %s: %s", a.Identity, reason)
 	ctx, cancel := context.WithTimeout(o.ctx, stopping)
 	defer cancel()
@@ -123,16 +133,46 @@ func (o *orchestrator) start(a *client.Assignment) {
 // user can read.
 func (o *orchestrator) run(a *client.Assignment, command []string) {
 	cmd := exec.CommandContext(o.ctx, command[0], command[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	// What a command starts in its turn ends with it: go run does not pass signals on.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = stopping
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(),
 		"AETHER_TOKEN=", "AETHER_ADDR="+o.addr, "AETHER_TASK_TOKEN="+a.Token,
 		"AETHER_WORKSPACE="+a.Workspace, "AETHER_IMPLEMENTATION="+a.Implementation, "AETHER_SPECIFIER="+a.Specifier)
 	log.Printf("starting %s: %s", a.Identity, strings.Join(command, " "))
-	if err := cmd.Run(); err != nil {
-		log.Printf("%s has ended: %v", a.Identity, err)
+	o.mu.Lock()
+	o.latest[a.TaskID] = a
+	o.mu.Unlock()
+	err := cmd.Run()
+	o.mu.Lock()
+	last := o.latest[a.TaskID] == a
+	if last {
+		delete(o.latest, a.TaskID)
+	}
+	o.mu.Unlock()
+	how := "without an error"
+	if err != nil {
+		how = err.Error()
+	}
+	switch {
+	case o.ctx.Err() != nil:
+		if cmd.Process != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what has not ended when it was asked to
+		}
+	case last && o.unclaimed(a):
+		o.reject(a, "its command ended before it connected: "+how)
 		return
 	}
-	log.Printf("%s has ended", a.Identity)
+	log.Printf("%s has ended: %s", a.Identity, how)
+}
+
+// unclaimed reports whether a start is still this orchestrator's: no worker has
+// connected for it, and its deadline has not passed.
+func (o *orchestrator) unclaimed(a *client.Assignment) bool {
+	ctx, cancel := context.WithTimeout(o.ctx, stopping)
+	defer cancel()
+	_, err := o.client.Task(ctx, a.TaskID)
+	return err == nil // once it has a worker, it is not for others to see
 }
