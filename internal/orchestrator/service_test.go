@@ -112,11 +112,11 @@ func Test133TakesAndStartsNothing(t *testing.T) {
 
 // Test134Grace: a worker that connects makes its start run; one that has gone may
 // come back within the grace window; a clean end completes it, after which the
-// token is worth nothing. One that does not come back is tried anew.
+// token is worth nothing.
 func Test134Grace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := w.gateway("a", func(o *Options) { o.GraceWindow = 300 * time.Millisecond })
+	s := w.gateway("a", nil)
 	w.register(s, "echo")
 	orc := w.orchestrator(s, "1", "process")
 	s.Waits(echo, "us::u::1", "w")
@@ -140,11 +140,19 @@ func Test134Grace(t *testing.T) {
 	if _, _, err := w.connect(s, a, "s3"); !errors.Is(err, auth.ErrTaskToken) {
 		t.Errorf("after the end: %v", err)
 	}
+}
 
-	orc = w.orchestrator(s, "1", "process")
+// Test134GraceIsOver: who does not come back is tried anew, with another token.
+func Test134GraceIsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.gateway("a", func(o *Options) { o.GraceWindow = 100 * time.Millisecond })
+	w.register(s, "echo")
+	orc := w.orchestrator(s, "1", "process")
 	s.Waits(echo, "us::u::1", "w")
 	b := orc.next()
-	if worker, _, err = w.connect(s, b, "s4"); err != nil {
+	worker, _, err := w.connect(s, b, "s4")
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.disconnect(s, worker, false)
