@@ -214,6 +214,10 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		l.answer(f.TaskQuery.GetRequestId(), frame)
 	case *aetherv1.DownstreamMessage_TaskOp:
 		l.answer(f.TaskOp.GetRequestId(), frame)
+	case *aetherv1.DownstreamMessage_TaskSubscriptionResponse:
+		l.answer(f.TaskSubscriptionResponse.GetClientRequestId(), frame)
+	case *aetherv1.DownstreamMessage_TaskEvent:
+		l.taskEvent(f.TaskEvent, frame)
 	case *aetherv1.DownstreamMessage_TaskAssignment:
 		if c.opts.Identity.kind == kindOrchestrator {
 			c.notices.put(Assigned{Assignment: newAssignment(f.TaskAssignment)})

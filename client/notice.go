@@ -51,8 +51,8 @@ type (
 	// is acknowledged and not given to the handler.
 	LateReply struct{ Message *Message }
 
-	// Frame: a frame that this package has no other way to hand on, such as events of
-	// tasks and answers to [Client.SendFrame].
+	// Frame: a frame that this package has no other way to hand on, such as answers
+	// to [Client.SendFrame].
 	Frame struct{ Frame *aetherv1.DownstreamMessage }
 
 	// Missed: OnNotice was too slow, and Count notices were dropped before the

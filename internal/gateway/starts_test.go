@@ -105,6 +105,11 @@ func TestRow20OneStart(t *testing.T) {
 	if len(seen) != senders {
 		t.Errorf("messages of %d senders", len(seen))
 	}
+	// What it creates belongs to the task that its token is for.
+	works := &hand{Peer: agent}
+	if child := works.get(works.create(&aetherv1.CreateTaskRequest{AssignmentMode: selfAssign}).GetTaskId()); child.GetParentTaskId() != b.GetTaskId() {
+		t.Errorf("a child of the start: %v", child)
+	}
 	if n := c.a.Orchestration.Stats().Started.Load() + c.b.Orchestration.Stats().Started.Load(); n != 1 {
 		t.Errorf("%d starts", n)
 	}

@@ -24,6 +24,9 @@ func TestRow21TasksAcrossGateways(t *testing.T) {
 	}
 	done(t, target.op(opClaim, id), aetherv1.TaskStatus_TASK_STATUS_RUNNING)
 	boss.told(id, "running")
+	boss.follow(t, id)
+	target.report(&aetherv1.ProgressReport{TaskId: id, Completion: 0.5})
+	boss.event(func(e *aetherv1.TaskEvent) bool { return e.GetTaskId() == id && e.GetProgress().GetProgress() == 0.5 })
 	done(t, target.op(opComplete, id), aetherv1.TaskStatus_TASK_STATUS_COMPLETED)
 	boss.told(id, "completed")
 

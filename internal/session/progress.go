@@ -104,6 +104,9 @@ func (s *Session) report(p *aetherv1.ProgressReport) {
 	}
 	if p.GetTaskId() != "" {
 		s.m.o.Workers.Beat(p.GetTaskId(), s.identity)
+		if s.m.o.Tasks != nil {
+			s.m.o.Tasks.Reported(p, workspace)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type Tasks interface {
 	Query(ctx context.Context, c *task.Caller, q *aetherv1.TaskQuery) *aetherv1.TaskQueryResponse
 	Operate(ctx context.Context, c *task.Caller, op *aetherv1.TaskOperation) *aetherv1.TaskOperationResponse
 	Subscribe(ctx context.Context, c *task.Caller, op *aetherv1.TaskSubscriptionOperation, give func(*aetherv1.TaskEvent)) *aetherv1.TaskSubscriptionOperationResponse
+	Reported(p *aetherv1.ProgressReport, workspace string)
 	Forget(session string)
 }
 
@@ -64,8 +65,12 @@ func (s *Session) handed(m *aetherv1.DownstreamMessage) bool {
 // taskCaller is the session as one that asks for something about tasks. It is made
 // while the frame is acted on.
 func (s *Session) taskCaller() *task.Caller {
+	within := ""
+	if w := s.started.worker; w != nil {
+		within = w.Run.Task
+	}
 	return &task.Caller{
-		Identity: s.identity, Session: s.id, Principal: s.principal, Implementation: s.claim.Implementation, Worker: s.worker,
+		Task: within, Identity: s.identity, Session: s.id, Principal: s.principal, Implementation: s.claim.Implementation, Worker: s.worker,
 	}
 }
 

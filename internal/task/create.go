@@ -338,8 +338,12 @@ func (s *Service) checkOverrides(t *store.Task, overrides map[string]string) *wi
 
 // relate finds the task's parent and root.
 func (s *Service) relate(ctx context.Context, c *Caller, r *aetherv1.CreateTaskRequest, t *store.Task) *wireerr.Error {
-	if c.Task != "" {
-		parent, ok, err := s.o.Store.Task(ctx, c.Task)
+	within, bad := s.workedOn(ctx, c)
+	if bad != nil {
+		return s.away(bad)
+	}
+	if within != "" {
+		parent, ok, err := s.o.Store.Task(ctx, within)
 		if err != nil {
 			return s.away(err)
 		}

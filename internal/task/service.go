@@ -138,6 +138,7 @@ type Service struct {
 	workers workers
 	chores  chores
 	beats   beats
+	reports reports
 	told    told
 	open    openTasks
 	subs    subscriptions
@@ -153,7 +154,7 @@ func New(o Options) *Service {
 	s.subs.init()
 	s.o.Peers.Handle(kindWilling, s.answerWilling)
 	s.o.Peers.Handle(kindHand, s.answerHand)
-	s.stops = append(s.stops, s.o.Presence.Listen(kindChanged, s.heard))
+	s.stops = append(s.stops, s.o.Presence.Listen(kindChanged, s.heard), s.o.Presence.Listen(kindReported, s.heardReport))
 	s.wg.Go(s.tick)
 	return s
 }

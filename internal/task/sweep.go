@@ -32,6 +32,7 @@ func (s *Service) tick() {
 		ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
 		s.writeBeats(ctx)
 		s.writeTold(ctx)
+		s.tellReported()
 		for _, w := range s.workers.overdue() {
 			s.chores.add(chore{kind: choreLeft, worker: w})
 		}
