@@ -142,9 +142,30 @@ func (p *program) notice(n client.Notice) {
 		fmt.Fprintf(p.stderr, "%s to %s are missing: %s\n", count, printable(first(n.Topic, "several addresses")), printable(n.Reason))
 	case client.CredentialExpiring:
 		fmt.Fprintf(p.stderr, "the credential expires at %s; then this connection ends\n", n.At.Format(time.RFC3339))
+	case client.Progressed:
+		fmt.Fprintln(p.stderr, progressLine(&n.Progress))
 	case client.Refused:
 		fmt.Fprintf(p.stderr, "refused: %s\n", lines(n.Err.Error()))
 	}
+}
+
+// progressLine is a progress on one line.
+func progressLine(u *client.Progress) string {
+	line := "progress of " + printable(u.Source)
+	if u.TaskID != "" {
+		line = fmt.Sprintf("task %s of %s", printable(u.TaskID), printable(u.Source))
+		if u.Kind == client.TaskProgress && u.Metadata["task_type"] != "" {
+			line = printable(u.Metadata["task_type"]) + " " + line
+		}
+	}
+	line += ": " + printable(u.State)
+	if u.Completion > 0 && u.Completion < 1 {
+		line += fmt.Sprintf(" %.0f%%", 100*u.Completion)
+	}
+	if u.Summary != "" {
+		line += " (" + printable(u.Summary) + ")"
+	}
+	return line
 }
 
 // untilSignal is a context that ends with the first signal.

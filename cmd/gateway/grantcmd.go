@@ -82,15 +82,15 @@ func (c *grantRevokeCmd) Run(p *program) error {
 }
 
 type grantIssueCmd struct {
-	Subject   string        `required:"" placeholder:"WHO" help:"For whom: a user's id, or an identity such as ag::W::I::S."`
-	Delegate  string        `required:"" placeholder:"IDENTITY" help:"Who may act: an identity, or a user's id."`
-	Workspace []string      `sep:"none" placeholder:"W" help:"Where; may be repeated. Needed for users and services."`
-	Address   []string      `sep:"none" placeholder:"PATTERN" help:"Which addresses it reaches: 'ag::W::*'; may be repeated (default: all)."`
-	Operation []string      `sep:"none" placeholder:"OP" help:"What it is for: send, task:create, kv:read …; may be repeated (default: everything)."`
-	Level     int32         `placeholder:"N" help:"The access level: 10 read, 20 read-write, 30 manage (default: 20)."`
-	Hops      int32         `placeholder:"N" help:"How often it may be passed on (default: not at all)."`
-	TTL       time.Duration `name:"ttl" placeholder:"DURATION" help:"How long it is good (default: grants.lifetime)."`
-	Reason    string        `placeholder:"TEXT" help:"Why."`
+	Subject   string         `required:"" placeholder:"WHO" help:"For whom: a user's id, or an identity such as ag::W::I::S."`
+	Delegate  string         `required:"" placeholder:"IDENTITY" help:"Who may act: an identity, or a user's id."`
+	Workspace []string       `sep:"none" placeholder:"W" help:"Where; may be repeated. Needed for users and services."`
+	Address   []string       `sep:"none" placeholder:"PATTERN" help:"Which addresses it reaches: 'ag::W::*'; may be repeated (default: all)."`
+	Operation []string       `sep:"none" placeholder:"OP" help:"What it is for: send, task:create, kv:read …; may be repeated (default: everything)."`
+	Level     int32          `placeholder:"N" help:"The access level: 10 read, 20 read-write, 30 manage (default: 20)."`
+	Hops      int32          `placeholder:"N" help:"How often it may be passed on (default: not at all)."`
+	TTL       *time.Duration `name:"ttl" placeholder:"DURATION" help:"How long it is good (default: grants.lifetime)."`
+	Reason    string         `placeholder:"TEXT" help:"Why."`
 	outputFlag
 	adminFlags
 }
@@ -110,13 +110,16 @@ func kindOf(who string) string {
 }
 
 func (c *grantIssueCmd) Run(p *program) error {
+	if c.TTL != nil && *c.TTL <= 0 {
+		return usagef("--ttl must be above 0")
+	}
 	return c.with(p, func(ctx context.Context, o *operator) error {
 		g := &adminv1.Grant{
 			SubjectType: kindOf(c.Subject), SubjectId: c.Subject, DelegateType: kindOf(c.Delegate), DelegateId: c.Delegate, WorkspaceScope: c.Workspace,
 			Addresses: c.Address, OperationScope: c.Operation, MaxAccessLevel: c.Level, RemainingHops: c.Hops, Reason: c.Reason,
 		}
-		if c.TTL != 0 {
-			g.ExpiresAt = time.Now().Add(c.TTL).Unix()
+		if c.TTL != nil {
+			g.ExpiresAt = time.Now().Add(*c.TTL).Unix()
 		}
 		issued, err := once(ctx, o, o.IssueGrant, &adminv1.IssueGrantRequest{Grant: g})
 		if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/aether-gateway/gateway/client"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/task"
 )
 
 type sendCmd struct {
@@ -64,8 +66,15 @@ func (c *sendCmd) Run(p *program) error {
 	// A sender takes nothing: what waits for it stays where it is. An answer may
 	// come behind that, so a wide window is asked for when one is awaited.
 	o := client.Options{ExplicitAcks: true, Handler: leaveAlone, MaxUnacked: 1}
+	var cancelWait context.CancelCauseFunc
 	if c.Wait {
-		o.MaxUnacked = waitWindow
+		ctx, cancelWait = context.WithCancelCause(ctx)
+		defer cancelWait(nil)
+		o.MaxUnacked, o.OnNotice = waitWindow, func(n client.Notice) {
+			if err := notStarted(n, c.To); err != nil {
+				cancelWait(err)
+			}
+		}
 	}
 	conn, to, err := c.connect(ctx, p, c.To, o)
 	if err != nil {
@@ -114,6 +123,9 @@ const waitWindow = 10_000
 // request sends, and prints the answer.
 func (c *sendCmd) request(ctx context.Context, p *program, conn *client.Client, to *target, payload []byte, options []client.SendOption) error {
 	answer, err := conn.Request(ctx, c.To, payload, options...)
+	if failed, ok := errors.AsType[*startError](context.Cause(ctx)); ok && err != nil {
+		return fmt.Errorf("%w\nthe message is stored for it; `%s tasks list --identity %s` shows its starts", failed, to.name, c.To)
+	}
 	if client.CodeOf(err) == client.CodeNoReply {
 		return fmt.Errorf("%w\nthe message may be stored, and answered later: the answer then waits for %s, where `%s connect` shows it", err, to.who, to.name)
 	}
@@ -121,6 +133,24 @@ func (c *sendCmd) request(ctx context.Context, p *program, conn *client.Client, 
 		return to.explain(err)
 	}
 	return printMessage(p, answer, c.Output)
+}
+
+// startError says that the receiver of a message could not be started.
+type startError struct{ who, why string }
+
+func (e *startError) Error() string {
+	return fmt.Sprintf("%s does not run and could not be started: %s", printable(e.who), printable(e.why))
+}
+
+// notStarted returns an error if a notice says that the start of an identity has
+// failed for good.
+func notStarted(n client.Notice, identity string) error {
+	p, ok := n.(client.Progressed)
+	if !ok || p.Progress.Kind != client.TaskProgress || p.Progress.Metadata["task_type"] != task.TypeStart ||
+		p.Progress.State != "failed" || p.Progress.Source != identity {
+		return nil
+	}
+	return &startError{identity, p.Progress.Summary}
 }
 
 // leaveAlone neither acknowledges nor refuses.

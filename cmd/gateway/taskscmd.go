@@ -23,7 +23,7 @@ type tasksCmd struct {
 type tasksListCmd struct {
 	Workspace string   `placeholder:"W" help:"Only those of this workspace."`
 	Status    []string `placeholder:"S" help:"Only those with this status, such as queued, running or failed; may be repeated."`
-	Identity  string   `placeholder:"WHO" help:"Only those that this identity has created or works on."`
+	Identity  string   `placeholder:"WHO" help:"Only those that this identity has created, works on or is to do."`
 	Type      string   `placeholder:"T" help:"Only those of this type."`
 	Limit     int      `default:"100" placeholder:"N" help:"At most so many; 0 is all."`
 	outputFlag

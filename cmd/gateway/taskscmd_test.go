@@ -41,7 +41,7 @@ func taskCommands(t *testing.T, dir, addr string) {
 	if line, err := watch.stdout.ReadString('\n'); err != nil || !strings.HasPrefix(line, "queued  attempt 1/1") {
 		t.Errorf("watched: %q, %v", line, err)
 	}
-	failing(t, 2, "a task that is queued cannot be retried", "tasks", "retry", id, "--data-dir", dir)
+	failing(t, 1, "a task that is queued cannot be retried", "tasks", "retry", id, "--data-dir", dir)
 	only("cancelled", 1, "cancel", id, "--reason", "for the test")
 	last := ""
 	for line, err := watch.stdout.ReadString('\n'); err == nil; line, err = watch.stdout.ReadString('\n') {
@@ -55,6 +55,7 @@ func taskCommands(t *testing.T, dir, addr string) {
 	}
 	only("queued", 2, "retry", id)
 	only("cancelled", 2, "cancel", id)
+	failing(t, 1, "the task is cancelled: it has ended already", "tasks", "cancel", id, "--data-dir", dir)
 	for _, command := range []string{"show", "watch", "retry", "cancel"} {
 		failing(t, 1, "there is no such task", "tasks", command, "none", "--data-dir", dir)
 	}

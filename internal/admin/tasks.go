@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -56,6 +57,9 @@ func refusedTask(err *wireerr.Error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, task.ErrImpossible) { // the request is right, the task's state is not
+		return status.Error(codes.FailedPrecondition, err.Message)
+	}
 	return status.Error(err.GRPC(), err.Message)
 }
 
@@ -65,12 +69,9 @@ func (s *Service) ListTasks(ctx context.Context, r *adminv1.ListTasksRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	f := store.TaskFilter{Type: r.GetTaskType()}
+	f := store.TaskFilter{Type: r.GetTaskType(), Around: r.GetIdentity()}
 	if r.GetWorkspace() != "" {
 		f.Workspaces = []string{r.GetWorkspace()}
-	}
-	if r.GetIdentity() != "" {
-		f.SeenBy = []string{r.GetIdentity()}
 	}
 	var names []string
 	for _, state := range task.States() {

@@ -45,7 +45,7 @@ func TestOperatorsSeeTasks(t *testing.T) {
 	if err != nil || len(list.GetTasks()) != 1 || list.GetTasks()[0].GetTaskId() != id || list.GetTasks()[0].GetTaskType() != "review" {
 		t.Errorf("%v, %v", list, err)
 	}
-	if _, err := op.MoveTask(ctx, &adminv1.MoveTaskRequest{TaskId: id, Action: "retry"}); status.Code(err) != codes.InvalidArgument {
+	if _, err := op.MoveTask(ctx, &adminv1.MoveTaskRequest{TaskId: id, Action: "retry"}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a running task is retried: %v", err)
 	}
 	moved, err := op.MoveTask(ctx, &adminv1.MoveTaskRequest{TaskId: id, Action: "cancel", Reason: "not needed"})

@@ -136,6 +136,7 @@ func New(o Options) *Service {
 	s.wg.Go(s.runStarts)
 	s.wg.Go(s.runOrphans)
 	s.wg.Go(s.runWorkers)
+	s.wg.Go(s.runUntaken)
 	return s
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // TaskType is the type of tasks that start somebody.
-const TaskType = "start"
+const TaskType = task.TypeStart
 
 const (
 	// firstRetry is after how long something is tried again that could not be

@@ -127,6 +127,9 @@ type TaskFilter struct {
 	// Subjects, by type and id, see theirs too. Both empty: all are seen.
 	SeenBy   []string
 	Subjects [][2]string
+	// Around leaves only tasks that an identity has created, is assigned to, or
+	// is to do.
+	Around string
 
 	IDs            []string
 	Workspaces     []string

@@ -24,6 +24,10 @@ const (
 	tokenParam = "auth_token"
 )
 
+// TypeStart is the type of the tasks by which the gateway starts somebody; a
+// client creates none of it.
+const TypeStart = "start"
+
 // What CreateTaskResponse.status says, besides the states of a task.
 const (
 	statusAssigned  = "assigned"
@@ -198,6 +202,9 @@ func (s *Service) draft(c *Caller, r *aetherv1.CreateTaskRequest) (*store.Task, 
 	}
 	if _, reserved := r.GetLaunchParamOverrides()[tokenParam]; reserved {
 		return bad("launch_param_overrides: %s is the gateway's to set", tokenParam)
+	}
+	if r.GetTaskType() == TypeStart {
+		return bad("task_type %s is the gateway's own", TypeStart)
 	}
 	retry, attempts, err := retryOf(r.GetRetryPolicy())
 	if err != nil {

@@ -125,6 +125,9 @@ var (
 
 // impossible says what cannot be done, and in which state.
 func impossible(e Event, s store.TaskState) error {
+	if s.Over() {
+		return fmt.Errorf("%w: the task is %s: it has ended already", ErrImpossible, words(s))
+	}
 	return fmt.Errorf("%w: a task that is %s cannot be %s", ErrImpossible, words(s), e)
 }
 
@@ -169,6 +172,9 @@ func Move(t *store.Task, e Event, why string, now time.Time) error {
 		t.ResumeTo, t.PausedAt, t.Wait = "", time.Time{}, ""
 	case Again, Retry:
 		t.Attempt++
+		if e == Retry {
+			t.MaxAttempts = max(t.MaxAttempts, t.Attempt) // who asks for one more gets it
+		}
 		t.StartedAt, t.EndedAt = time.Time{}, time.Time{}
 	}
 	switch {

@@ -83,10 +83,19 @@ func (s *Service) operate(ctx context.Context, c *Caller, op *aetherv1.TaskOpera
 		case has == 0:
 			return noTask()
 		case has&allowedTo[op.GetOp()] == 0:
-			return wireerr.New(wireerr.PermissionDenied, "who has not created the task and does not work on it may not do this")
+			return wireerr.New(wireerr.PermissionDenied, "%s", notAllowed(op.GetOp()))
 		}
 		return s.apply(t, op, has, c, wait)
 	})
+}
+
+// notAllowed says who may do an operation, to somebody who sees the task and may
+// not.
+func notAllowed(op aetherv1.TaskOperation_OpType) string {
+	if op == aetherv1.TaskOperation_OP_TYPE_RETRY {
+		return "only who has created the task or an operator may try it again"
+	}
+	return "only who works on the task or an operator may do this"
 }
 
 // change is Change with errors for clients.
@@ -101,7 +110,7 @@ func (s *Service) change(ctx context.Context, id string, decide func(*store.Task
 	case errors.Is(err, store.ErrNotFound):
 		return nil, noTask()
 	case errors.Is(err, ErrImpossible):
-		return nil, wireerr.New(wireerr.InvalidArgument, "%s", strings.TrimPrefix(err.Error(), ErrImpossible.Error()+": "))
+		return nil, wireerr.New(wireerr.InvalidArgument, "%s", strings.TrimPrefix(err.Error(), ErrImpossible.Error()+": ")).Because(err)
 	case errors.Is(err, store.ErrActive):
 		return nil, wireerr.New(wireerr.InvalidArgument, "another start of the identity is active")
 	}

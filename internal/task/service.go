@@ -293,6 +293,9 @@ func (s *Service) changed(before, after *store.Task, news bool) {
 	switch {
 	case after.State.Over():
 		s.recordEnd(before, after)
+		if after.State == store.TaskFailed && before.Launch != "" && (after.Mode == store.TaskStart || before.State != store.TaskRunning) {
+			s.o.Logger.Warn("a start has failed", "task", after.ID, "identity", before.Launch, "attempts", after.Attempt, "reason", after.Reason)
+		}
 		s.open.drop(after.Workspace)
 		s.chores.add(chore{kind: choreWake, id: after.ID})
 		if after.Mode == store.TaskStart && after.State == store.TaskFailed {

@@ -428,7 +428,7 @@ func taskFilters(t *testing.T, b *bench) {
 func tasksOfOthers(t *testing.T, b *bench) {
 	mine, given, behalf, foreign := task(0, "mine"), task(1, "given"), task(2, "behalf"), task(3, "foreign")
 	mine.Creator, given.Creator, behalf.Creator, foreign.Creator = "us::u::1", "x", "x", "us::u2::1"
-	given.AssignedTo = "us::u::2"
+	given.AssignedTo, foreign.Target = "us::u::2", "us::u3::1"
 	behalf.Grant.SubjectType, behalf.Grant.SubjectID = "user", "u"
 	b.createTask(mine, given, behalf, foreign)
 	for _, x := range []struct {
@@ -441,6 +441,9 @@ func tasksOfOthers(t *testing.T, b *bench) {
 		{"and as a subject", store.TaskFilter{SeenBy: []string{"us::u::"}, Subjects: [][2]string{{"user", "u"}}}, []string{"behalf", "given", "mine"}},
 		{"a subject only", store.TaskFilter{Subjects: [][2]string{{"user", "u"}, {"user", "z"}}}, []string{"behalf"}},
 		{"nobody", store.TaskFilter{SeenBy: []string{"us::"}, Type: "none"}, nil},
+		{"around its creator", store.TaskFilter{Around: "us::u::1"}, []string{"mine"}},
+		{"around its worker", store.TaskFilter{Around: "us::u::2"}, []string{"given"}},
+		{"around its target", store.TaskFilter{Around: "us::u3::1"}, []string{"foreign"}},
 	} {
 		if diff := cmp.Diff(x.want, b.listed(x.f)); diff != "" {
 			t.Errorf("%s: %s", x.name, diff)

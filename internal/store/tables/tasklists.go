@@ -91,6 +91,10 @@ func newTaskQuery(f *store.TaskFilter) (*taskQuery, error) {
 		q.is("parent_id", f.ParentID)
 	}
 	q.seen(f)
+	if f.Around != "" {
+		who := q.arg(f.Around)
+		q.where = append(q.where, "(creator = "+who+" or assigned_to = "+who+" or target = "+who+")")
+	}
 	among(q, "id", " in ", f.IDs)
 	among(q, "workspace", " in ", f.Workspaces)
 	among(q, "state", " in ", f.States)

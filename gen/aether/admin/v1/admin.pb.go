@@ -4058,7 +4058,7 @@ type ListTasksRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Workspace string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Statuses  []string               `protobuf:"bytes,2,rep,name=statuses,proto3" json:"statuses,omitempty"`
-	// Who created it or works on it: an identity.
+	// Who created it, works on it or is to do it: an identity.
 	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
 	TaskType string `protobuf:"bytes,4,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
 	// At most 500, which is also the default.
