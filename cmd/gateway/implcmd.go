@@ -10,13 +10,13 @@ import (
 )
 
 type implCmd struct {
-	Register implRegisterCmd `cmd:"" help:"Say how an implementation is started: by an orchestrator that announces the profile."`
+	Register implRegisterCmd `cmd:"" help:"Have an implementation started when mail waits for one of ag::W::I::* or tu::W::I::* that is not connected, by an orchestrator that announces the profile."`
 	List     implListCmd     `cmd:"" help:"List the implementations that can be started."`
 	Remove   implRemoveCmd   `cmd:"" help:"Have an implementation not be started any more."`
 }
 
 type implRegisterCmd struct {
-	Impl        string            `required:"" placeholder:"I" help:"The implementation: the third part of ag::W::I::S."`
+	Impl        string            `required:"" placeholder:"I" help:"The implementation: the third part of ag::W::I::S and of tu::W::I::S, which are both started."`
 	Profile     string            `required:"" placeholder:"P" help:"What an orchestrator must announce to get it."`
 	Workspace   string            `placeholder:"W" help:"The workspace that this is for (default: all that have no entry of their own)."`
 	Param       map[string]string `mapsep:"none" placeholder:"K=V" help:"A launch parameter; may be repeated."`

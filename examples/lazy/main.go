@@ -1,6 +1,8 @@
 // Command lazy is an agent that somebody starts when mail waits for it: it
-// answers, and stops when it has had nothing to do for a while. What it does not
-// acknowledge starts it again.
+// answers, and stops when it has had nothing to do for a while. To close cleanly
+// completes the task that it was started for. What it has not acknowledged then
+// starts it again; after three starts within ten minutes that waits for up to ten
+// minutes, or for the next message, so that an agent of your own should stay longer.
 //
 //	see the README, "Agents that are started when they are needed"
 package main

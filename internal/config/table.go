@@ -328,7 +328,7 @@ var table = []Key{
 	},
 	{
 		Name: "tasks.start_attempts", Type: TypeInt, Default: "3", Min: 1, Max: 100,
-		Doc:   "How often it is tried to start somebody for whom mail waits.",
+		Doc:   "How often it is tried to start somebody for whom mail waits, before the start has failed. What waits then starts nobody for ten minutes, nor after three starts within ten minutes; a new message does at once.",
 		field: func(c *Config) any { return &c.Tasks.StartAttempts },
 	},
 	{
@@ -353,7 +353,8 @@ var table = []Key{
 	},
 	{
 		Name: "tasks.grace_window", Type: TypeDuration, Default: "30s", Min: 0, Max: seconds(86_400),
-		Doc:   "How long a worker may be gone before its task fails.",
+		Doc: "How long who works on a task may be gone before the attempt has failed. Then it is tried anew as long as attempts are left; a worker that was started for mail, also if that mail is done. " +
+			"Who was started for a task and ends cleanly has completed it at once.",
 		field: func(c *Config) any { return &c.Tasks.GraceWindow },
 	},
 

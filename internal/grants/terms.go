@@ -2,6 +2,7 @@ package grants
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -161,7 +162,9 @@ func compilePatterns(list []string) ([]*subject.Pattern, error) {
 	all := make([]*subject.Pattern, len(list))
 	for i, text := range list {
 		p, err := policy.AddressPattern("resource_scope", text)
-		if err != nil {
+		if bad, ok := errors.AsType[*policy.InvalidError](err); ok {
+			return nil, fmt.Errorf("%s %s", bad.Field, bad.Reason)
+		} else if err != nil {
 			return nil, err
 		}
 		all[i] = p
