@@ -10,7 +10,9 @@
 #   STACK_DIR      the one directory for everything (.stack); remove it when the stack is down
 #   STACK_PORT     the first of its 13 ports, all of them on 127.0.0.1 (15050)
 #   STACK_GATEWAY  the program to run; otherwise bin/gateway is built
-#   AETHER_...     goes to the gateways, and wins over what is set here
+#   STACK_AETHER_...
+#                  is AETHER_... for the gateways, and wins over what is set here; AETHER_... itself,
+#                  which a terminal may have set for other commands, does not reach them
 set -eu
 dir=${STACK_DIR:-}
 case $dir in
@@ -28,7 +30,7 @@ fail() {
 }
 
 usage() {
-	sed -n '5,14s/^# \{0,1\}//p' "$0" >&2
+	sed -n '5,16s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -41,6 +43,19 @@ grpc=$(port 0) http=$(port 1)
 grpc_1=$(port 2) http_1=$(port 3) ops_1=$(port 4)
 grpc_2=$(port 5) http_2=$(port 6) ops_2=$(port 7)
 postgres=$(port 8) redis=$(port 9) stream=$(port 10) distribution=$(port 11) names=$(port 12)
+
+# settings makes AETHER_... of STACK_AETHER_..., and of nothing else that was in the environment.
+settings() {
+	theirs=
+	for name in $(env | sed -n 's/^\(AETHER_[A-Za-z0-9_]*\)=.*/\1/p' | sort -u); do
+		unset "$name"
+		theirs="$theirs $name"
+	done
+	[ -z "$theirs" ] || echo "scripts/local-stack.sh: not for these gateways, left out:$theirs (STACK_AETHER_... is for them)" >&2
+	for name in $(env | sed -n 's/^STACK_\(AETHER_[A-Za-z0-9_]*\)=.*/\1/p' | sort -u); do
+		eval "export $name=\"\${STACK_$name}\""
+	done
+}
 
 # Processes. What up has started is in pids/: the process and when it began, by which it is known
 # even if its id were used again.
@@ -320,6 +335,7 @@ check_ports() {
 }
 
 up() {
+	settings
 	for part in $parts; do
 		check_ports "$part"
 	done

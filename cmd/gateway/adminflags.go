@@ -159,7 +159,7 @@ func (o *operator) explain(err error) error {
 		return err
 	}
 	create := "`" + o.to.name + " token create --kind operator`"
-	todo := ""
+	todo, text := "", st.Message()
 	switch st.Code() {
 	case codes.Unauthenticated:
 		todo = "the credential of " + o.to.token + " is refused by the gateway at " + o.to.place() + ": " + create + " with the gateway's key makes another" + o.unset()
@@ -168,7 +168,12 @@ func (o *operator) explain(err error) error {
 			todo = "the credential of " + o.to.token + " is not an operator's: " + create + " with the gateway's key makes one" + o.unset()
 		}
 	case codes.Unavailable:
-		if strings.Contains(st.Message(), "server preface") {
+		if answer, ok := strings.CutPrefix(text, "unexpected HTTP status code received from server: "); ok {
+			// A balancer's own answer; its page follows, for a browser.
+			answer, _, _ = strings.Cut(answer, ";")
+			text = "the balancer at " + o.to.place() + " has no gateway that can serve now: " + answer
+			todo = "/readyz of a gateway's operators' port, and its log, say why; --addr with the address of a gateway goes around the balancer"
+		} else if strings.Contains(st.Message(), "server preface") {
 			todo = "if the gateway at " + o.to.place() + " serves TLS, name the authority of its certificate with --ca or AETHER_CA"
 		} else if strings.Contains(st.Message(), "connection error:") || strings.Contains(st.Message(), "name resolver error") {
 			todo = "is a gateway running at " + o.to.place() + "? " + o.to.howToStart() + ", or name another with --addr or AETHER_ADDR"
@@ -178,7 +183,6 @@ func (o *operator) explain(err error) error {
 	case codes.Unimplemented:
 		todo = "the gateway at " + o.to.place() + " does not know this command: it is of another version than this program"
 	}
-	text := st.Message()
 	if todo != "" {
 		text += "\n" + todo
 	}

@@ -12,7 +12,7 @@ type auditCmd struct {
 }
 
 type auditListCmd struct {
-	Kind  string `placeholder:"KIND" help:"Only connect, refusal, grant, rule, operator, or audit (what was only counted)."`
+	Kind  string `placeholder:"KIND" help:"Only connect, refusal, grant (keys, revocations, grants), rule (rules, workspaces, members), operator (what else operators did), task, or audit (what was only counted)."`
 	Actor string `placeholder:"WHO" help:"Only what this one did: an identity such as us::alice::cli, the subject of an operator's credential, or the host of a connection that was refused."`
 	Since string `placeholder:"DURATION" help:"Only what is at most so old, such as 10m."`
 	Limit int    `default:"50" placeholder:"N" help:"At most so many."`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -78,6 +79,14 @@ func (c *keyListCmd) Run(p *program) error {
 }
 
 func printKeys(p *program, output string, list []*adminv1.Key) error {
+	if output == "json" {
+		objects := make([]map[string]any, len(list))
+		for i, k := range list {
+			objects[i] = object(k)
+			objects[i]["state"] = keyState(k)
+		}
+		return json.NewEncoder(p.stdout).Encode(objects)
+	}
 	return table(p, output, list, []string{"KEY", "NAME", "KIND", "FOR", "WORKSPACES", "CREATED", "USED", "STATE"}, func(k *adminv1.Key) []string {
 		whom := k.GetUser()
 		if k.GetImplementation() != "" {
@@ -85,19 +94,25 @@ func printKeys(p *program, output string, list []*adminv1.Key) error {
 		} else if whom == "" {
 			whom = k.GetSpecifier()
 		}
-		state := "good"
-		switch now := time.Now().Unix(); {
-		case k.GetRevokedAt() > 0:
-			state = "revoked"
-		case k.GetExpiresAt() > 0 && k.GetExpiresAt() <= now:
-			state = "expired"
-		case k.GetExpiresAt() > 0:
+		state := keyState(k)
+		if state == "good" && k.GetExpiresAt() > 0 {
 			state = "until " + time.Unix(k.GetExpiresAt(), 0).UTC().Format(time.RFC3339)
 		}
 		return []string{
 			k.GetKeyId(), k.GetName(), k.GetKind(), whom, strings.Join(k.GetWorkspaces(), " "), ago(k.GetCreatedAt()), ago(k.GetUsedAt()), state,
 		}
 	})
+}
+
+// keyState is good, expired or revoked.
+func keyState(k *adminv1.Key) string {
+	switch {
+	case k.GetRevokedAt() > 0:
+		return "revoked"
+	case k.GetExpiresAt() > 0 && k.GetExpiresAt() <= time.Now().Unix():
+		return "expired"
+	}
+	return "good"
 }
 
 type keyRevokeCmd struct {
@@ -113,7 +128,7 @@ func (c *keyRevokeCmd) Run(p *program) error {
 			return err
 		}
 		if c.Output == "json" {
-			return table(p, c.Output, []*adminv1.Key{done.GetKey()}, nil, nil)
+			return printKeys(p, c.Output, []*adminv1.Key{done.GetKey()})
 		}
 		what := "is revoked"
 		if done.GetWasRevoked() {
@@ -155,7 +170,12 @@ func (c *tokenRevokeCmd) Run(p *program) error {
 		if _, err := once(ctx, o, o.Revoke, request); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(p.stdout, "%s %s is revoked\n", request.GetWhat(), printable(request.GetId()))
+		what := "what was issued until now for the " + request.GetWhat() + " " + printable(request.GetId())
+		if request.GetWhat() == "token" {
+			what = "a token with the id " + printable(request.GetId())
+		}
+		// Tokens are not kept: whether there is one, nobody knows.
+		_, err := fmt.Fprintf(p.stdout, "%s is refused from now on, if there is any, and sessions on it end\n", what)
 		return err
 	})
 }

@@ -173,7 +173,11 @@ func (c *tokenInspectCmd) Run(p *program) error {
 	if !in.Claims.ExpiresAt.IsZero() {
 		fmt.Fprintf(p.stdout, "expires: %s (%s)\n", in.Claims.ExpiresAt.UTC().Format(time.RFC3339), fromNow(in.Claims.ExpiresAt))
 	}
+	over := !in.Claims.ExpiresAt.IsZero() && !time.Now().Before(in.Claims.ExpiresAt)
 	switch {
+	case over && in.Err == nil:
+		fmt.Fprintln(p.stdout, "checked: refused: the token has expired; a gateway still takes it for connecting until auth.leeway, 10s by default, has passed, and for operators' calls no more")
+		return silentError{}
 	case !in.Checked:
 		fmt.Fprintln(p.stdout, "checked: no, for want of a key (--key-file or --data-dir)")
 	case in.Err != nil:

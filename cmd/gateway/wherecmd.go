@@ -17,6 +17,11 @@ type whereCmd struct {
 	adminFlags
 }
 
+// Help says what the columns mean.
+func (*whereCmd) Help() string {
+	return "DELIVERIES is how often the receiver that has the message open was given it; - if nobody has: how often one was delivered that is done is not kept."
+}
+
 // Run says where a message is.
 func (c *whereCmd) Run(p *program) error {
 	since, err := sinceFlag(c.Since)
@@ -32,9 +37,13 @@ func (c *whereCmd) Run(p *program) error {
 		list := found.GetMessages()
 		if len(list) > 0 || c.Output == "json" {
 			err = table(p, c.Output, list, []string{"STATE", "SOURCE", "TOPIC", "AT", "POSITION", "DELIVERIES", "REASON"}, func(m *adminv1.MessagePlace) []string {
+				deliveries := "" // is known only while it is open
+				if n := m.GetDeliveries(); n > 0 {
+					deliveries = strconv.FormatUint(uint64(n), 10)
+				}
 				return []string{
 					m.GetState(), m.GetSource(), m.GetTopic(), clock(m.GetTimestampMs()), strconv.FormatUint(m.GetPosition(), 10),
-					strconv.FormatUint(uint64(m.GetDeliveries()), 10), m.GetReason(),
+					deliveries, m.GetReason(),
 				}
 			})
 		}

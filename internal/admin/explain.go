@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/policy"
+	"github.com/aether-gateway/gateway/internal/router"
 )
 
 // Where it is known from in which workspace somebody is.
@@ -57,6 +59,11 @@ func (s *Service) ExplainSend(ctx context.Context, r *adminv1.ExplainSendRequest
 		out := fmt.Sprintf("user %q is no member of workspace %q: an operator keeps them out", p.Address.UserID(), p.Workspace)
 		response.Allowed, response.Reason = false, out
 		response.AllowedWithoutRules, response.ReasonWithoutRules = false, out
+	}
+	if ws := cmp.Or(a.Workspace(), p.Workspace); ws != "" && !s.o.Spaces.WorkspaceExists(ws) {
+		none := router.NoWorkspace(ws)
+		response.Allowed, response.Reason = false, none
+		response.AllowedWithoutRules, response.ReasonWithoutRules = false, none
 	}
 	return response, nil
 }

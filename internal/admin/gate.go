@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -47,7 +48,8 @@ type Gate struct {
 }
 
 // Open returns the context for a call that shows this, or the status with which
-// it is refused. The context ends when the credential expires. Whatever is not an
+// it is refused. The context ends when the credential expires, with
+// [auth.ErrExpired] as its cause. Whatever is not an
 // operator's credential beyond doubt is refused, and counts against the address.
 func (g *Gate) Open(ctx context.Context, shown auth.Shown) (context.Context, context.CancelFunc, error) {
 	if g == nil || g.Verifier == nil {
@@ -96,6 +98,11 @@ func (g *Gate) open(ctx context.Context, shown auth.Shown) (context.Context, con
 	if !credential.IsOperator() {
 		return nil, nil, status.Errorf(codes.PermissionDenied, "the credential is of kind %s; operator commands need one of kind operator", credential.Kind)
 	}
+	// The leeway is for connecting: a call must end when the credential does, so
+	// one that has ended is no good here.
+	if !credential.ExpiresAt.IsZero() && !time.Now().Before(credential.ExpiresAt) {
+		return nil, nil, status.Error(auth.Code(auth.ErrExpired), auth.ErrExpired.Error())
+	}
 	o := Operator{Name: credential.Subject, ExpiresAt: credential.ExpiresAt, credential: credential}
 	if o.Name == "" {
 		o.Name = credential.ID
@@ -105,6 +112,15 @@ func (g *Gate) open(ctx context.Context, shown auth.Shown) (context.Context, con
 		ctx, cancel := context.WithCancel(ctx)
 		return ctx, cancel, nil
 	}
-	ctx, cancel := context.WithDeadline(ctx, o.ExpiresAt)
+	ctx, cancel := context.WithDeadlineCause(ctx, o.ExpiresAt, auth.ErrExpired)
 	return ctx, cancel, nil
+}
+
+// ended is the status of a call that failed: that the credential has expired
+// meanwhile, if that is why, else the one it had.
+func ended(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), auth.ErrExpired) {
+		return err
+	}
+	return status.Error(codes.Unauthenticated, "the credential expired before the call had ended")
 }

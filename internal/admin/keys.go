@@ -177,14 +177,22 @@ func (s *Service) RevokeKey(ctx context.Context, r *adminv1.RevokeKeyRequest) (*
 	k, was, err := c.RevokeKey(ctx, r.GetKey(), operatorOf(ctx).Name)
 	target := k.ID
 	if err != nil {
-		// What was asked for may be a key by mistake, which no record must hold.
-		target, err = "", s.keyError("revoke the key", err)
+		target, err = shownName(r.GetKey()), s.keyError("revoke the key", err)
 	}
 	s.acted(ctx, audit.Grant, "key revoke", target, err)
 	if err != nil {
 		return nil, err
 	}
 	return &adminv1.RevokeKeyResponse{Key: keyMessage(k), WasRevoked: was}, nil
+}
+
+// shownName is what a record may hold of what was typed as a key's id or name:
+// nothing if it may be the key itself.
+func shownName(typed string) string {
+	if len(typed) > 48 || strings.HasPrefix(typed, auth.APIKeyPrefix) || strings.HasPrefix(typed, "eyJ") {
+		return "" // a key's secret alone has 52 bytes
+	}
+	return typed
 }
 
 // maxRevoked bounds what is revoked by name, in bytes: a token's id, a subject.

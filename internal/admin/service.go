@@ -140,7 +140,7 @@ func (s *Service) acted(ctx context.Context, kind audit.Kind, action, target str
 		s.done.Add(1)
 	} else {
 		s.failed.Add(1)
-		st := status.Convert(err)
+		st := status.Convert(ended(ctx, err))
 		e.Outcome, e.Reason, e.Detail = audit.Failed, st.Code().String(), st.Message()
 	}
 	s.o.Audit.Record(e)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
+	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/peers"
 	"github.com/aether-gateway/gateway/internal/session"
@@ -40,11 +42,17 @@ func pageSize(asked int32) int {
 // after the token, and what lies beyond the end of the shortest of their
 // answers is left for the next page.
 func (s *Service) ListSessions(ctx context.Context, r *adminv1.ListSessionsRequest) (*adminv1.ListSessionsResponse, error) {
+	if err := checkKind(r.GetKind()); err != nil {
+		return nil, err
+	}
 	question, err := proto.Marshal(r)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	answers, certain := s.o.Peers.AskAll(ctx, askSessions, question)
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err() // it is not they who were silent
+	}
 	all, end := &adminv1.ListSessionsResponse{}, ""
 	for _, a := range answers {
 		var part adminv1.ListSessionsResponse
@@ -70,6 +78,18 @@ func (s *Service) ListSessions(ctx context.Context, r *adminv1.ListSessionsReque
 	}
 	all.NextPageToken = end
 	return all, nil
+}
+
+// checkKind refuses the name of a kind of principal that there is none of.
+func checkKind(name string) error {
+	var names []string
+	for k := acl.KindUnknown + 1; k.Known(); k++ {
+		names = append(names, k.String())
+	}
+	if name == "" || slices.Contains(names, name) {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "kind %.64q does not exist; it is one of %s", name, strings.Join(names, ", "))
 }
 
 func nameOf(a peers.Answer) string { return cmp.Or(a.From.Name, a.From.ID) }
@@ -140,6 +160,9 @@ func (s *Service) kick(ctx context.Context, r *adminv1.KickSessionRequest) (*adm
 	}
 	if n := len(r.GetReason()); n > maxReason {
 		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes, %d are allowed", n, maxReason)
+	}
+	if strings.ContainsFunc(r.GetReason(), func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return nil, status.Error(codes.InvalidArgument, "the reason has a line break, or another character that cannot be printed")
 	}
 	question, err := proto.Marshal(r)
 	if err != nil {

@@ -23,6 +23,8 @@ type Spaces interface {
 	CreateWorkspace(ctx context.Context, name, by string) (w store.Workspace, created bool, err error)
 	DeleteWorkspace(ctx context.Context, name string) error
 	Workspaces(ctx context.Context) ([]store.Workspace, error)
+	// WorkspaceExists reports whether one exists, or does as soon as it is named.
+	WorkspaceExists(name string) bool
 	RuleMember(ctx context.Context, workspace, user string, ruling store.Ruling) error
 	MembersIn(ctx context.Context, workspace, after string, limit int) ([]store.Membership, error)
 }

@@ -24,6 +24,15 @@ type APIKeys interface {
 	Find(ctx context.Context, key string) (id string, c Claims, err error)
 }
 
+// KeyOver is ErrAPIKey for a key that was good: it was revoked, or has expired.
+// The client is told no more than of any other; the id is for the audit.
+type KeyOver struct{ ID string }
+
+func (*KeyOver) Error() string { return ErrAPIKey.Error() }
+
+// Unwrap gives ErrAPIKey.
+func (*KeyOver) Unwrap() error { return ErrAPIKey }
+
 func isAPIKey(shown string) bool { return strings.HasPrefix(shown, APIKeyPrefix) }
 
 func (v *Verifier) verifyAPIKey(ctx context.Context, key string) (*Credential, error) {
@@ -36,7 +45,7 @@ func (v *Verifier) verifyAPIKey(ctx context.Context, key string) (*Credential, e
 	}
 	// A key has no clock of another machine in it, so it gets no leeway.
 	if !claims.ExpiresAt.IsZero() && !v.clock().Before(claims.ExpiresAt) {
-		return nil, ErrAPIKey
+		return nil, &KeyOver{ID: id}
 	}
 	if err := claims.check(); err != nil {
 		return nil, err

@@ -55,6 +55,13 @@ func (r *Router) CreateWorkspace(ctx context.Context, name, by string) (w store.
 	return w, created, err
 }
 
+// WorkspaceExists reports whether a workspace exists, as far as this gateway
+// knows, or would as soon as somebody names it.
+func (r *Router) WorkspaceExists(name string) bool {
+	_, exists := r.spaces.Check(name)
+	return exists
+}
+
 // DeleteWorkspace deletes a workspace: at once nobody connects into it or sends
 // to it, its sessions end, and who is a member is forgotten, on every gateway
 // within 2 s. Positions, notes and marks of its addresses are removed in the

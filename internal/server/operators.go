@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -41,9 +42,19 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			return nil, err
 		}
 		defer cancel()
-		ctx = admitted
+		resp, err = next(admitted, req)
+		return resp, expired(admitted, err)
 	}
 	return next(ctx, req)
+}
+
+// expired is the status of an operator's call that failed: that the credential
+// has expired meanwhile, if that is why, else the one it had.
+func expired(admitted context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(admitted), auth.ErrExpired) {
+		return err
+	}
+	return status.Error(codes.Unauthenticated, "the credential expired before the call had ended")
 }
 
 // streaming is unary for streams.
@@ -55,7 +66,7 @@ func (s *Server) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServe
 			return err
 		}
 		defer cancel()
-		ss = guarded{ss, admitted}
+		return expired(admitted, next(srv, guarded{ss, admitted}))
 	}
 	return next(srv, ss)
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -75,5 +76,19 @@ func (m *Manager) refusal(t auth.Transport, err error) error {
 	if wait > 0 {
 		return m.slowed(wait)
 	}
+	if over, ok := errors.AsType[*auth.KeyOver](err); ok {
+		return &keyOver{status.New(code, err.Error()), over.ID}
+	}
 	return status.Error(code, err.Error())
 }
+
+// keyOver is a status, and for the audit the API key because of which.
+type keyOver struct {
+	status *status.Status
+	key    string
+}
+
+func (k *keyOver) Error() string { return k.status.Err().Error() }
+
+// GRPCStatus is what the client gets.
+func (k *keyOver) GRPCStatus() *status.Status { return k.status }

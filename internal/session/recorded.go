@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"net"
 
 	"google.golang.org/grpc/status"
@@ -36,6 +37,9 @@ func (m *Manager) refused(st Stream, init *aetherv1.InitConnection, err error) {
 	}
 	s := status.Convert(err)
 	e.Reason, e.Detail = s.Code().String(), s.Message()
+	if over, ok := errors.AsType[*keyOver](err); ok {
+		e.Detail += ": key " + over.key
+	}
 	m.o.Audit.Record(e)
 }
 

@@ -58,8 +58,11 @@ func (c *Credentials) Find(ctx context.Context, text string) (id string, claims 
 	if k != nil {
 		stored = &k.stored
 	}
-	if !fits(stored.Salt, stored.Hash, secret) || k == nil || !stored.RevokedAt.IsZero() {
+	if !fits(stored.Salt, stored.Hash, secret) || k == nil {
 		return "", claims, auth.ErrAPIKey
+	}
+	if !stored.RevokedAt.IsZero() {
+		return "", claims, &auth.KeyOver{ID: id}
 	}
 	c.uses.note(id, c.o.Now())
 	return id, k.claims, nil
@@ -208,6 +211,9 @@ func (n *NewKey) check(now time.Time) error {
 	switch {
 	case n.Name == "" || len(n.Name) > maxKeyName || !printable(n.Name):
 		return unmakeable("the key's name needs 1 to %d bytes of printable text", maxKeyName)
+	case len(n.Name) == idLength && plain(n.Name):
+		// Who revokes it by name could mean the key with that id.
+		return unmakeable("the key's name looks like a key's id: use other than %d letters a to z and digits 2 to 7", idLength)
 	case !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt):
 		return unmakeable("the key would have expired already")
 	case n.ExpiresAt.IsZero() && n.Claims.Kind == auth.KindUser:

@@ -147,6 +147,7 @@ func TestKeysThatCannotBeMade(t *testing.T) {
 		"no name":               func(k *NewKey) { k.Name = "" },
 		"a long name":           func(k *NewKey) { k.Name = strings.Repeat("n", maxKeyName+1) },
 		"a name with a control": func(k *NewKey) { k.Name = "a\nb" },
+		"a name like an id":     func(k *NewKey) { k.Name = "hxttsdcgqmlwmac2" },
 		"a name of no text":     func(k *NewKey) { k.Name = "\xff" },
 		"expired":               func(k *NewKey) { k.ExpiresAt = time.Now().Add(-time.Second) },
 		"a user's for ever": func(k *NewKey) {
