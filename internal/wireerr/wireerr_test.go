@@ -56,6 +56,7 @@ terminal. The same conditions end a handshake or a unary call with the gRPC stat
 | Unavailable | The gateway starts, ends, or cannot reach what it needs; it could not renew its leases; or the connection broke. | Connect again, to another gateway if there is one, after the delay in RetryInfo or of the GRACEFUL_DISCONNECT signal. |
 | PermissionDenied, "MEMBERSHIP_REVOKED" or "WORKSPACE_DELETED" in a FORCE_DISCONNECT signal before | An operator has removed the user from the workspace, or has deleted the workspace. | Do not connect again, or into another workspace. |
 | FailedPrecondition at connect | A required extension is not supported; or the workspace does not exist, and naming it does not create it (` + "`workspaces.auto_create`" + `). | Correct the client; an operator creates the workspace. |
+| Unauthenticated, "REVOKED" in a FORCE_DISCONNECT signal before | An operator has revoked the API key or the token. | Do not connect again with it; get another one. |
 | Unauthenticated, PermissionDenied | The credential is refused or has expired; it does not cover what was claimed. | Get another credential. |
 | InvalidArgument, DeadlineExceeded | The first frame was no init, a second one came, or none within 10 s. | Correct the client. |
 `)
