@@ -76,15 +76,16 @@ func (l *looks) add(identity, sender, workspace string, due, again time.Time) bo
 	return true
 }
 
-// take returns what is due, and how long nothing is otherwise.
-func (l *looks) take(now time.Time) (list []*look, after time.Duration) {
+// take returns copies of what is due, and how long nothing is otherwise: who is
+// in hand may be asked for again.
+func (l *looks) take(now time.Time) (list []look, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.heap) > 0 && len(list) < maxTogether {
 		if after = l.heap[0].due.Sub(now); after > 0 {
 			return list, after
 		}
-		list = append(list, heap.Pop(&l.heap).(*look))
+		list = append(list, *heap.Pop(&l.heap).(*look))
 	}
 	if len(l.heap) == 0 {
 		after = time.Hour
@@ -92,17 +93,19 @@ func (l *looks) take(now time.Time) (list []*look, after time.Duration) {
 	return list, after
 }
 
-// done puts a look back if it is to be made again: after a while, if later is not
-// 0, or because it was asked for meanwhile.
-func (l *looks) done(k *look, now time.Time, later time.Duration) {
+// done puts a look back if it is to be made again: because it was asked for
+// meanwhile, or after a while, if later is not 0.
+func (l *looks) done(identity string, now time.Time, later time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	k := l.by[identity]
 	switch {
+	case k.renewed:
+		// However long it was to rest: a new message is looked after soon.
+		k.tries, k.due = 0, now.Add(min(later, firstRetry))
 	case later > 0:
 		k.tries++
 		k.due = now.Add(later)
-	case k.renewed:
-		k.tries, k.due = 0, now
 	case !k.again.IsZero():
 		k.tries, k.due, k.again, k.sender = 0, k.again, time.Time{}, ""
 	default:

@@ -303,6 +303,26 @@ func TestArrivesByItself(t *testing.T) {
 	w.state(echo, store.TaskCompleted, 1)
 }
 
+// TestAskedForWhileInHand: a message that comes while old mail is looked at does
+// not rest with it.
+func TestAskedForWhileInHand(t *testing.T) {
+	t.Parallel()
+	var l looks
+	l.init()
+	now := time.Unix(1_700_000_000, 0)
+	l.add(echo, "", "", now, time.Time{})
+	list, _ := l.take(now)
+	if len(list) != 1 || list[0].sender != "" {
+		t.Fatalf("%+v", list)
+	}
+	l.add(echo, "us::v::1", "w", now, time.Time{})
+	l.done(echo, now, 10*time.Minute)
+	list, after := l.take(now.Add(firstRetry))
+	if len(list) != 1 || list[0].sender != "us::v::1" || list[0].tries != 0 {
+		t.Errorf("%+v, nothing for %v", list, after)
+	}
+}
+
 // More than there is room for is found by a sweep.
 func TestLooksOverflow(t *testing.T) {
 	var l looks
@@ -322,7 +342,7 @@ func TestLooksOverflow(t *testing.T) {
 	for l.size() > maxLooks/2 {
 		list, _ := l.take(now)
 		for _, k := range list {
-			l.done(k, now, 0)
+			l.done(k.identity, now, 0)
 		}
 	}
 	if !l.overflowed() || l.overflowed() {

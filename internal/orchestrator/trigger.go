@@ -107,9 +107,9 @@ func (s *Service) runLooks() {
 }
 
 // lookAt looks at some.
-func (s *Service) lookAt(list []*look) {
+func (s *Service) lookAt(list []look) {
 	mail := s.mailOf(list)
-	next := make(chan *look, len(list))
+	next := make(chan look, len(list))
 	for _, k := range list {
 		next <- k
 	}
@@ -118,7 +118,7 @@ func (s *Service) lookAt(list []*look) {
 	for range min(lookers, len(list)) {
 		all.Go(func() {
 			for k := range next {
-				s.looks.done(k, s.o.Now(), s.consider(k, mail))
+				s.looks.done(k.identity, s.o.Now(), s.consider(k, mail))
 			}
 		})
 	}
@@ -132,7 +132,7 @@ type found struct {
 }
 
 // mailOf finds out whose mail waits, of those of whom that is not known.
-func (s *Service) mailOf(list []*look) (f found) {
+func (s *Service) mailOf(list []look) (f found) {
 	var ask []string
 	for _, k := range list {
 		if k.sender != "" {
@@ -153,7 +153,7 @@ func (s *Service) mailOf(list []*look) (f found) {
 
 // consider starts an identity if it has to be, and returns after how long it is
 // to be looked at again; 0: it is not.
-func (s *Service) consider(k *look, mail found) time.Duration {
+func (s *Service) consider(k look, mail found) time.Duration {
 	a, _, ok := s.startable(k.identity)
 	if !ok {
 		return 0
