@@ -265,7 +265,7 @@ func grantCommands(t *testing.T, dir string) {
 	}
 	failing(t, 1, "is no member of workspace", "grant", "issue", "--subject", "mallory", "--delegate", "ag::demo::echo::1", "--workspace", "demo", "--data-dir", dir)
 	failing(t, 2, "is no type of a principal", "grant", "issue", "--subject", "zz::alice", "--delegate", "ag::demo::echo::1", "--workspace", "demo", "--data-dir", dir)
-	failing(t, 2, "workspace_scope is missing", "grant", "issue", "--subject", "alice", "--delegate", "ag::demo::echo::1", "--data-dir", dir)
+	failing(t, 2, "--workspace is missing", "grant", "issue", "--subject", "alice", "--delegate", "ag::demo::echo::1", "--data-dir", dir)
 	failing(t, 1, "there is no such grant", "grant", "revoke", "gr_none", "--data-dir", dir)
 	if rows := rowsOf(t, dir, "grant", "revoke", id, "--reason", "for the test"); len(rows) != 1 || rows[0]["revoke_reason"] != "for the test" {
 		t.Errorf("revoked: %v", rows)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ type grantIssueCmd struct {
 	Workspace []string       `sep:"none" placeholder:"W" help:"Where; may be repeated. Needed for users and services."`
 	Address   []string       `sep:"none" placeholder:"PATTERN" help:"Which addresses it reaches: 'ag::W::*'; may be repeated (default: all)."`
 	Operation []string       `sep:"none" placeholder:"OP" help:"What it is for: send, task:create, kv:read …; may be repeated (default: everything)."`
-	Level     int32          `placeholder:"N" help:"The access level: 10 read, 20 read-write, 30 manage (default: 20)."`
+	Level     int32          `placeholder:"N" help:"The access level: 10 read, 20 read-write, 30 manage, 40 admin (default: 20, which is what sends and tasks take)."`
 	Hops      int32          `placeholder:"N" help:"How often it may be passed on (default: not at all)."`
 	TTL       *time.Duration `name:"ttl" placeholder:"DURATION" help:"How long it is good (default: grants.lifetime)."`
 	Reason    string         `placeholder:"TEXT" help:"Why."`
@@ -98,6 +99,20 @@ type grantIssueCmd struct {
 // identityTypes are the types of principals by the first segment of an identity.
 var identityTypes = map[string]string{
 	"ag": "agent", "tu": "unique_task", "ta": "non_unique_task", "us": "user", "sv": "service", "br": "bridge", "orc": "orchestrator", "wfe": "workflow_engine",
+}
+
+// grantFlags are the flags for the gateway's names of what they say.
+var grantFlags = strings.NewReplacer(
+	"workspace_scope", "--workspace", "resource_scope", "--address", "operation_scope", "--operation", "max_access_level", "--level",
+	"remaining_hops", "--hops", "expires_at", "--ttl", "audience_type", "--delegate", "audience_id", "--delegate",
+)
+
+// byFlags has an error about what was typed name the flags.
+func byFlags(err error) error {
+	if usage, ok := errors.AsType[usageError](err); ok {
+		return usageError{grantFlags.Replace(usage.text)}
+	}
+	return err
 }
 
 // kindOf is the type of who is named: without "::" it is a user's id.
@@ -123,7 +138,7 @@ func (c *grantIssueCmd) Run(p *program) error {
 		}
 		issued, err := once(ctx, o, o.IssueGrant, &adminv1.IssueGrantRequest{Grant: g})
 		if err != nil {
-			return err
+			return byFlags(err)
 		}
 		return printGrants(p, c.Output, []*adminv1.Grant{issued.GetGrant()})
 	})
