@@ -282,7 +282,6 @@ func TestFrameErrors(t *testing.T) {
 		{"nothing", &aetherv1.UpstreamMessage{}, "ERR_INVALID_ARGUMENT", ""},
 		{"keys of a user", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_KvOp{KvOp: &aetherv1.KVOperation{Key: "k", RequestId: "k"}}}, "KV_ERROR", "k"},
 		{"token", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_TokenOp{TokenOp: &aetherv1.TokenOperation{RequestId: "t"}}}, "ERR_NOT_IMPLEMENTED", "t"},
-		{"subscription", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_TaskSubscriptionOp{TaskSubscriptionOp: &aetherv1.TaskSubscriptionOperation{ClientRequestId: "s"}}}, "ERR_NOT_IMPLEMENTED", "s"},
 		{"tunnel", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_TunnelOpen{TunnelOpen: &aetherv1.TunnelOpen{}}}, "ERR_NOT_IMPLEMENTED", ""},
 		{"batch", &aetherv1.UpstreamMessage{Batch: []*aetherv1.UpstreamMessage{{}}}, "ERR_INVALID_ARGUMENT", ""},
 		{"empty ack", &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_Ack{Ack: &aetherv1.DeliveryAck{}}}, "ERR_INVALID_ARGUMENT", ""},
