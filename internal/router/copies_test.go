@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/aether-gateway/gateway/internal/envelope"
 )
@@ -75,6 +76,12 @@ func TestP6SecondCopyIsNotDelivered(t *testing.T) {
 		both("tb::w::i", text)
 		both("ga::w", text)
 	}
+	// Each gateway has to have numbered its own before one sees the other's.
+	for _, a := range []*session{a1, a2} {
+		w1.until(func() (bool, <-chan struct{}) {
+			return a.sender.waiting.Load() == 25 && a.sender.heldSends.Load() == 0, tick()
+		})
+	}
 	w1.log.Stall(false)
 	for range 25 {
 		for _, a := range []*session{a1, a2} {
@@ -116,6 +123,13 @@ func TestP6SecondCopyIsNotDelivered(t *testing.T) {
 	unread.notes["ag::w::i::late"] = 0
 	w3 := w1.second(func(o *Options) { o.RingBytes, o.Positions = 3000, unread })
 	w3.agent("late", client(0)).expectOnce("ag::w::i::late")
+}
+
+// tick is for conditions that nothing tells of.
+func tick() <-chan struct{} {
+	c := make(chan struct{})
+	time.AfterFunc(time.Millisecond, func() { close(c) })
+	return c
 }
 
 // expectOnce reads 0 to 4 of an address once each, in order, and then "end"
