@@ -5,7 +5,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"log"
 	"os"
@@ -15,7 +14,7 @@ import (
 
 func main() {
 	c, err := client.Connect(context.Background(), client.Options{
-		Addr: cmp.Or(os.Getenv("AETHER_ADDR"), "127.0.0.1:50051"), Token: os.Getenv("AETHER_TOKEN"), Identity: client.Agent("demo", "echo", "1"),
+		Addr: "127.0.0.1:50051", Token: os.Getenv("AETHER_TOKEN"), Identity: client.Agent("demo", "echo", "1"),
 		Handler: func(ctx context.Context, m *client.Message) error {
 			_, err := m.Reply(ctx, m.Payload)
 			return err
