@@ -208,65 +208,9 @@ func (s *Service) revokeAll(ctx context.Context, ids []string, reason string) {
 	_ = s.refresh(ctx) // else the feed does it
 }
 
-// looks are refreshes because of grants that the copy does not have. Whoever
-// names such a grant waits for one that begins after that; there is one at a
-// time, and a pause between two, however many grants are tried.
-type looks struct {
-	mu   sync.Mutex
-	next *look // joined by all who come before it begins
-	last time.Time
-}
-
-type look struct {
-	done chan struct{}
-	err  error
-}
-
-const (
-	lookPause   = 50 * time.Millisecond
-	lookTimeout = 2 * time.Second
-)
-
-var errStopped = errors.New("the gateway is shutting down")
+// lookPause is the least between two looks for grants that the copy does not have.
+const lookPause = 50 * time.Millisecond
 
 // Look refreshes the copy, and returns nil when it is as new as the call: what it
 // does not have then does not exist.
-func (s *Service) Look(ctx context.Context) error {
-	s.looks.mu.Lock()
-	if s.ctx.Err() != nil {
-		s.looks.mu.Unlock()
-		return errStopped
-	}
-	l := s.looks.next
-	if l == nil {
-		l = &look{done: make(chan struct{})}
-		s.looks.next = l
-		pause := time.Until(s.looks.last.Add(lookPause))
-		s.wg.Go(func() { s.look(l, pause) })
-	}
-	s.looks.mu.Unlock()
-	select {
-	case <-l.done:
-		return l.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *Service) look(l *look, after time.Duration) {
-	defer close(l.done)
-	pause := time.NewTimer(after)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-s.ctx.Done():
-		l.err = errStopped
-		return
-	}
-	s.looks.mu.Lock()
-	s.looks.next, s.looks.last = nil, time.Now()
-	s.looks.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.ctx, lookTimeout)
-	defer cancel()
-	l.err = s.refresh(ctx)
-}
+func (s *Service) Look(ctx context.Context) error { return s.looks.Look(ctx) }

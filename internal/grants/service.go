@@ -62,7 +62,7 @@ type Service struct {
 	o     Options
 	copy  *mirror.Copy
 	book  book
-	looks looks
+	looks *mirror.Looks
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -95,6 +95,7 @@ func New(o Options) *Service {
 	}
 	s := &Service{o: o, wake: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.looks = mirror.NewLooks(lookPause, s.refresh)
 	s.copy = mirror.Keep(mirror.Options{
 		Name: "grants", Feed: o.Feed, Subjects: []store.Subject{store.SubjectGrants}, Refresh: s.refresh, Logger: o.Logger,
 	})
@@ -110,9 +111,8 @@ func (s *Service) Close() {
 	if s == nil {
 		return
 	}
-	s.looks.mu.Lock() // no look begins from here on
+	s.looks.Close()
 	s.cancel()
-	s.looks.mu.Unlock()
 	s.copy.Close()
 	s.wg.Wait()
 }

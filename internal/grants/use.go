@@ -7,6 +7,7 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/mirror"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
@@ -112,7 +113,7 @@ func (s *Service) useSure(ctx context.Context, u *Use) (*held, *wireerr.Error) {
 }
 
 func unavailable(cause error) *wireerr.Error {
-	return wireerr.New(wireerr.Unavailable, "grants cannot be looked up at present").After(lookTimeout).Because(cause)
+	return wireerr.New(wireerr.Unavailable, "grants cannot be looked up at present").After(mirror.LookTimeout).Because(cause)
 }
 
 func (h *held) isSubject(r *aetherv1.PrincipalRef) bool {

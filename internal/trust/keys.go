@@ -49,7 +49,7 @@ func (c *Credentials) Find(ctx context.Context, text string) (id string, claims 
 	}
 	k := c.key(id)
 	if k == nil {
-		if err := c.lookAgain(ctx); err != nil {
+		if err := c.looks.Look(ctx); err != nil {
 			return "", claims, auth.ErrKeysAway
 		}
 		k = c.key(id)
@@ -74,67 +74,8 @@ func (c *Credentials) key(id string) *key {
 	return c.keys[id]
 }
 
-// looks are refreshes because of keys that the copy does not have. Whoever shows
-// such a key waits for one that begins after that; there is one at a time, and a
-// pause between two, however many keys are tried.
-type looks struct {
-	mu   sync.Mutex
-	next *look // joined by all who come before it begins
-	last time.Time
-}
-
-type look struct {
-	done chan struct{}
-	err  error
-}
-
-const (
-	lookPause   = 250 * time.Millisecond
-	lookTimeout = 2 * time.Second
-)
-
-var errStopped = errors.New("the gateway is shutting down")
-
-// lookAgain refreshes the copy, and returns nil when it is as new as the call.
-func (c *Credentials) lookAgain(ctx context.Context) error {
-	c.looks.mu.Lock()
-	if c.ctx.Err() != nil {
-		c.looks.mu.Unlock()
-		return errStopped
-	}
-	l := c.looks.next
-	if l == nil {
-		l = &look{done: make(chan struct{})}
-		c.looks.next = l
-		pause := time.Until(c.looks.last.Add(lookPause))
-		c.wg.Go(func() { c.look(l, pause) })
-	}
-	c.looks.mu.Unlock()
-	select {
-	case <-l.done:
-		return l.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (c *Credentials) look(l *look, after time.Duration) {
-	defer close(l.done)
-	pause := time.NewTimer(after)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-c.ctx.Done():
-		l.err = errStopped
-		return
-	}
-	c.looks.mu.Lock()
-	c.looks.next, c.looks.last = nil, time.Now()
-	c.looks.mu.Unlock()
-	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
-	defer cancel()
-	l.err = c.refresh(ctx)
-}
+// lookPause is the least between two looks for keys that the copy does not have.
+const lookPause = 250 * time.Millisecond
 
 // uses are keys that were used and when, until they are stored. There are no
 // more than keys.

@@ -47,7 +47,7 @@ type Credentials struct {
 	cursors  cursors
 	onChange func()
 
-	looks looks
+	looks *mirror.Looks
 	uses  uses
 }
 
@@ -72,6 +72,7 @@ func Keep(o Options) *Credentials {
 	}
 	c := &Credentials{o: o, keys: map[string]*key{}, revoked: map[mark]store.Revocation{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.looks = mirror.NewLooks(lookPause, c.refresh)
 	c.copy = mirror.Keep(mirror.Options{
 		Name: "API keys and revocations", Feed: o.Feed, Subjects: []store.Subject{store.SubjectKeys}, Refresh: c.refresh, Logger: o.Logger,
 	})
@@ -95,9 +96,8 @@ func (c *Credentials) Close() {
 	if c == nil {
 		return
 	}
-	c.looks.mu.Lock() // no look begins from here on
+	c.looks.Close()
 	c.cancel()
-	c.looks.mu.Unlock()
 	c.copy.Close()
 	c.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
