@@ -19,7 +19,7 @@ var table = []Key{
 	},
 	{
 		Name: "ops_addr", Type: TypeListen, Default: "127.0.0.1:9464", DevDefault: Off,
-		Doc: "The operators' port: `/metrics`, and `/readyz` with reasons. `off` closes it. " +
+		Doc: "The operators' port: `/metrics`, `/debug/goroutines`, and `/readyz` with reasons. `off` closes it. " +
 			"If nobody has set it and the default port is taken, a free one is used and the log names it.",
 		field: func(c *Config) any { return &c.OpsAddr },
 	},

@@ -3,6 +3,7 @@ package ops
 import (
 	"fmt"
 	"net/http"
+	"runtime/pprof"
 	"strings"
 )
 
@@ -66,5 +67,15 @@ func Operators(h *Health, metrics http.Handler) http.Handler {
 	mux.Handle("GET /healthz", Live())
 	mux.Handle("GET /readyz", h.Readyz(true))
 	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /debug/goroutines", goroutines)
 	return mux
+}
+
+// goroutines lists what the gateway is busy with or waits for, those with the
+// same stack together: what has piled up, if anything has. It names functions
+// and lines, never data.
+func goroutines(w http.ResponseWriter, _ *http.Request) {
+	var b strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
+	text(w, http.StatusOK, b.String())
 }

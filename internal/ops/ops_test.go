@@ -45,6 +45,12 @@ func TestPublicPortGivesNoReasons(t *testing.T) {
 	if w = get(operators, "GET", "/metrics"); w.Code != 200 {
 		t.Errorf("operators /metrics: %d", w.Code)
 	}
+	if w = get(public, "GET", "/debug/goroutines"); w.Code != 404 {
+		t.Errorf("public /debug/goroutines: %d", w.Code)
+	}
+	if w = get(operators, "GET", "/debug/goroutines"); w.Code != 200 || !strings.Contains(w.Body.String(), "TestPublicPortGivesNoReasons") {
+		t.Errorf("operators /debug/goroutines: %d %q", w.Code, w.Body)
+	}
 	dev := Public(h, fakeMetrics, Info{}, true)
 	if w = get(dev, "GET", "/readyz"); !strings.Contains(w.Body.String(), "refused") {
 		t.Errorf("dev: %q", w.Body)

@@ -22,7 +22,7 @@ func TestLeaderKilled(t *testing.T) {
 	receiver := take(connect(t, g, to, client(5000)))
 	sentinel := connect(t, g, user(ws, "sentinel", ws))
 	l := newLoad(t, g, to.name, 10*time.Millisecond, crowd(ws))
-	was := g.metric(t, "go_goroutines")
+	was := g.goroutines(t)
 	for round := range 2 {
 		more := receiver.count() + 50
 		if !eventually(patience, func() bool { return receiver.count() > more }) {
@@ -37,8 +37,9 @@ func TestLeaderKilled(t *testing.T) {
 	}
 	l.settle(t, sentinel, to.name, receiver)
 	subs.once()
-	if !eventually(patience, func() bool { return g.metric(t, "go_goroutines") <= was+10 }) {
-		t.Errorf("there are %v goroutines, before there were %v", g.metric(t, "go_goroutines"), was)
+	if !eventually(patience, func() bool { return g.goroutines(t).lasting() <= was.lasting()+10 }) {
+		now := g.goroutines(t)
+		t.Errorf("there are %d goroutines, before there were %d; more of\n%s", now.lasting(), was.lasting(), now.since(was))
 	}
 	t.Logf("%d stored, %v failed, the slowest answer after %v", l.storedCount(), l.errors, l.slowest)
 }

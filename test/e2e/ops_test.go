@@ -78,14 +78,14 @@ func (g *gateway) metric(tb testing.TB, series string) (value float64) {
 
 // footprint is what piles up if something is left behind.
 type footprint struct {
-	goroutines  float64
+	goroutines  goroutines
 	connections int
 }
 
 // footprint measures when nothing is on its way: a gateway with its sessions.
 func (f *faults) footprint(tb testing.TB) footprint {
 	tb.Helper()
-	return footprint{f.metric(tb, "go_goroutines"), f.proxy.Count()}
+	return footprint{f.goroutines(tb), f.proxy.Count()}
 }
 
 // awaitFootprint waits until the gateway is as small as it was. slack is how
@@ -95,10 +95,10 @@ func (f *faults) awaitFootprint(tb testing.TB, was footprint, slack int) {
 	var now footprint
 	if !eventually(patience, func() bool {
 		now = f.footprint(tb)
-		return now.connections <= was.connections && now.goroutines <= was.goroutines+float64(slack)
+		return now.connections <= was.connections && now.goroutines.lasting() <= was.goroutines.lasting()+slack
 	}) {
-		tb.Errorf("afterwards there are %v goroutines and %d connections to the broker, before there were %v and %d",
-			now.goroutines, now.connections, was.goroutines, was.connections)
+		tb.Errorf("afterwards there are %d goroutines and %d connections to the broker, before there were %d and %d; more of\n%s",
+			now.goroutines.lasting(), now.connections, was.goroutines.lasting(), was.connections, now.goroutines.since(was.goroutines))
 	}
 }
 
