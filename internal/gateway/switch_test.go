@@ -232,7 +232,7 @@ func (r *realm) canaries(t *testing.T) {
 					for _, to := range []string{"gu::" + ws, "uw::u::" + ws, "pg::" + ws} {
 						from.Send(send(to, ws, ""))
 					}
-					if err := g.Router.Notify(&aetherv1.ProgressUpdate{Workspace: ws, Recipient: "us::u", Summary: ws}); err != nil {
+					if err := g.Router.Notify(&aetherv1.ProgressUpdate{Workspace: ws, Recipient: "us::u", Summary: ws}, nil); err != nil {
 						t.Error(err)
 					}
 				}

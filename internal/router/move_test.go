@@ -30,7 +30,7 @@ func Test16Move(t *testing.T) {
 			}
 			for _, to := range []string{"", "us::u::1", "us::u"} {
 				u := &aetherv1.ProgressUpdate{Workspace: ws, Recipient: to, Summary: text + " " + ws + " to " + to}
-				if err := w.r.Notify(u); err != nil {
+				if err := w.r.Notify(u, nil); err != nil {
 					t.Fatal(err)
 				}
 			}

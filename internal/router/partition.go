@@ -364,6 +364,9 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 	p.mu.Unlock()
 	for i := range items {
 		it := &items[i]
+		if it.stored != nil && outcome == streams.Stored {
+			it.stored()
+		}
 		if it.sender == nil || late && p.wasUnknown(it.seq) {
 			continue
 		}

@@ -25,10 +25,11 @@ import (
 // Notify publishes an update that the gateway itself makes, in the workspace
 // that it names, for its recipient alone if it names one: an identity, or
 // us::{user} for all windows of that user. It does not wait until the update is
-// stored; an error says that it surely is not. Time and message id are set if
+// stored, of which stored tells, if it is not nil; an error says that it surely is
+// not, and nothing says that it was lost on its way. Time and message id are set if
 // they are empty. Nobody is taken for its reporter: the recipient gets it,
 // whatever its source says.
-func (r *Router) Notify(u *aetherv1.ProgressUpdate) error {
+func (r *Router) Notify(u *aetherv1.ProgressUpdate, stored func()) error {
 	to, err := address.Progress(u.GetWorkspace())
 	if err != nil {
 		return fmt.Errorf("router: a notice: %w", err)
@@ -49,7 +50,7 @@ func (r *Router) Notify(u *aetherv1.ProgressUpdate) error {
 	defer p.mu.Unlock()
 	e.Seq = p.seq + 1
 	p.scratch = e.Append(p.scratch[:0])
-	if err := p.writer.Append(p.scratch, pending{seq: e.Seq}); err != nil {
+	if err := p.writer.Append(p.scratch, pending{seq: e.Seq, stored: stored}); err != nil {
 		return refusal(err)
 	}
 	p.seq = e.Seq

@@ -141,9 +141,11 @@ func Test136Notices(t *testing.T) {
 	tell := func(workspace, to string) {
 		t.Helper()
 		u := &aetherv1.ProgressUpdate{Workspace: workspace, Recipient: to, Source: "ag::w::i::a", Summary: "n"}
-		if err := w.r.Notify(u); err != nil {
+		stored := make(chan struct{})
+		if err := w.r.Notify(u, func() { close(stored) }); err != nil {
 			t.Fatal(err)
 		}
+		<-stored
 		if u.GetMessageId() != "" {
 			t.Error("the caller's update was changed")
 		}
@@ -157,7 +159,7 @@ func Test136Notices(t *testing.T) {
 	if got := service.progress(); got != "n" {
 		t.Errorf("the service got %q", got)
 	}
-	if err := w.r.Notify(&aetherv1.ProgressUpdate{}); err == nil {
+	if err := w.r.Notify(&aetherv1.ProgressUpdate{}, nil); err == nil {
 		t.Error("a notice without a workspace was published")
 	}
 }

@@ -25,6 +25,7 @@ type pending struct {
 	requestID string
 	messageID string
 	seq       uint64
+	stored    func() // called when it is in the log; nil: nobody asks
 }
 
 // follows says whose order a failed publish breaks (delivery rule P4).

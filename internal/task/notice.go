@@ -12,9 +12,11 @@ import (
 // worthTelling reports whether a task's creator is told of a change: that it
 // runs, has ended, or is queued again (gateway.md 13.6).
 func worthTelling(before, after *store.Task) bool {
-	if before.State == after.State && before.Attempt == after.Attempt {
-		return false
-	}
+	return (before.State != after.State || before.Attempt != after.Attempt) && tellable(after)
+}
+
+// tellable reports whether a task is as creators are told of.
+func tellable(after *store.Task) bool {
 	return after.Creator != "" && (after.State == store.TaskRunning || after.State == store.TaskQueued || after.State.Over())
 }
 
@@ -47,12 +49,24 @@ func (s *Service) tell(before, after *store.Task) {
 	if len(u.MessageId) > maxMessageID {
 		u.MessageId = ""
 	}
-	if err := s.o.Router.Notify(u); err != nil {
-		s.troubled("the creator of a task could not be told", err)
+	id, rev := after.ID, after.Rev
+	err := s.o.Router.Notify(u, func() { s.told.add(id, rev) })
+	s.troubled("the creator of a task could not be told", err)
+}
+
+// tellAgain tells a creator that may not have been told, unless there is nothing
+// to tell any more.
+func (s *Service) tellAgain(t *store.Task) {
+	if !tellable(t) {
+		s.told.add(t.ID, t.Rev)
 		return
 	}
-	s.told.add(after.ID, after.Rev)
+	s.tell(nil, t)
 }
+
+// knows reports whether the creator of a task knows of it as it is: a change that
+// is not told of must not hide one that is yet to be told.
+func (s *Service) knows(t *store.Task) bool { return t.Told >= t.Rev || s.told.rev(t.ID) >= t.Rev }
 
 const maxMessageID = 64
 
@@ -68,15 +82,15 @@ func (s *Service) tellWorker(before, after *store.Task) {
 	}
 	u := noticeOf(after, worker)
 	u.Source, u.MessageId = after.Creator, ""
-	if err := s.o.Router.Notify(u); err != nil {
-		s.troubled("the worker of a task could not be told", err)
-	}
+	s.troubled("the worker of a task could not be told", s.o.Router.Notify(u, nil))
 }
 
-// told are the revisions that creators were told of, until they are recorded.
+// told are the revisions that creators were told of, by notices that are in the
+// log, until they are recorded.
 type told struct {
-	mu   sync.Mutex
-	revs map[string]int64 // at most maxTold; what is beyond is told again
+	mu      sync.Mutex
+	revs    map[string]int64 // at most maxTold; what is beyond is told again
+	writing map[string]int64 // those that are being recorded
 }
 
 const maxTold = 100_000
@@ -92,12 +106,25 @@ func (t *told) add(id string, rev int64) {
 	}
 }
 
+// rev is the revision that is yet to be recorded; 0: none.
+func (t *told) rev(id string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(t.revs[id], t.writing[id])
+}
+
 func (t *told) take() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	revs := t.revs
-	t.revs = nil
-	return revs
+	t.writing, t.revs = t.revs, nil
+	return t.writing
+}
+
+// written ends what take began.
+func (t *told) written() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writing = nil
 }
 
 func (s *Service) writeTold(ctx context.Context) {
@@ -105,6 +132,7 @@ func (s *Service) writeTold(ctx context.Context) {
 	if len(revs) == 0 {
 		return
 	}
+	defer s.told.written()
 	if err := s.o.Store.ToldTasks(ctx, revs); err != nil {
 		s.troubled("what creators were told could not be recorded", err)
 		for id, rev := range revs {

@@ -25,8 +25,9 @@ import (
 type Router interface {
 	// Decide says whether a principal may send to an address.
 	Decide(p *acl.Principal, to address.Address) acl.Decision
-	// Notify publishes progress that the gateway itself makes.
-	Notify(u *aetherv1.ProgressUpdate) error
+	// Notify publishes progress that the gateway itself makes. stored, if it is not
+	// nil, is called when the log has it, which it may never; it does not block.
+	Notify(u *aetherv1.ProgressUpdate, stored func()) error
 	MaxPayload() int
 }
 
@@ -226,7 +227,7 @@ func (s *Service) Change(ctx context.Context, id string, decide func(t *store.Ta
 			return before, err
 		}
 		news := worthTelling(&before, &after)
-		if !news {
+		if !news && s.knows(&before) {
 			after.Told = before.Rev + 1
 		}
 		stored, done, err := s.o.Store.UpdateTask(ctx, after)

@@ -230,7 +230,7 @@ func (s *Service) makeUp(ctx context.Context) {
 	untold, err := s.o.Store.UntoldTasks(ctx, s.o.Now().Add(-untoldAfter), maxDue)
 	s.troubled("what creators were not told could not be read", err)
 	for i := range untold {
-		s.tell(nil, &untold[i])
+		s.tellAgain(&untold[i])
 	}
 	old, err := s.o.Store.QueuedTasks(ctx, store.TaskFilter{CreatedBefore: s.o.Now().Add(-s.o.Retention)}, maxDue)
 	s.troubled("tasks that wait too long could not be read", err)
