@@ -267,14 +267,25 @@ type orc struct {
 }
 
 func (w *world) orchestrator(s *Service, name string, profiles ...string) *orc {
-	o := &orc{w: w, id: "orc::test::" + name, got: make(chan *aetherv1.TaskAssignment, 4096)}
+	got := make(chan *aetherv1.TaskAssignment, 4096)
+	o := w.orchestratorThat(s, name, func(a *aetherv1.TaskAssignment) bool {
+		got <- a
+		return true
+	}, profiles...)
+	o.got = got
+	return o
+}
+
+// orchestratorThat is one that is handed starts by a function. Without profiles
+// it has the usual one.
+func (w *world) orchestratorThat(s *Service, name string, assign func(*aetherv1.TaskAssignment) bool, profiles ...string) *orc {
+	o := &orc{w: w, id: "orc::test::" + name}
+	if len(profiles) == 0 {
+		profiles = []string{"process"}
+	}
 	w.hold(o.id, true)
 	o.leave = s.Join(Orchestrator{
-		Session: uuid.NewString(), Identity: o.id, Profiles: profiles, Covers: func(string) bool { return true },
-		Assign: func(a *aetherv1.TaskAssignment) bool {
-			o.got <- a
-			return true
-		},
+		Session: uuid.NewString(), Identity: o.id, Profiles: profiles, Covers: func(string) bool { return true }, Assign: assign,
 	})
 	return o
 }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -32,14 +33,20 @@ type receiver struct {
 
 // connect makes a client, as a program that starts does.
 func (r *receiver) connect(ctx context.Context) (*client.Client, error) {
-	o := r.options
+	return r.connectWith(ctx, r.options)
+}
+
+// connectWith is connect with other options than the receiver's own.
+func (r *receiver) connectWith(ctx context.Context, o client.Options) (*client.Client, error) {
 	o.Addr = "passthrough:///gateway"
 	o.AllowPlaintext = true
 	o.DialOptions = r.wire.options()
 	o.MinBackoff, o.MaxBackoff = 50*time.Millisecond, time.Second
 	o.ConnectTimeout = 5 * time.Second
-	o.WaitForIdentity = patience
-	o.Handler = r.handle
+	o.WaitForIdentity = cmp.Or(o.WaitForIdentity, patience)
+	if o.Handler == nil {
+		o.Handler = r.handle
+	}
 	if !r.trusting {
 		o.DedupeWindow = -1
 	}
@@ -117,11 +124,5 @@ func (r *receiver) run(ctx context.Context, settle, stop <-chan struct{}, connec
 
 // close ends a client in order, or as if its program was killed.
 func (r *receiver) close(c *client.Client) {
-	limit := 5 * time.Second
-	if r.restless && r.rng.IntN(2) == 0 {
-		limit = 0
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	_ = c.Close(ctx)
+	closeClient(c, r.restless && r.rng.IntN(2) == 0)
 }

@@ -21,6 +21,7 @@ func TestRound(t *testing.T) {
 	t.Cleanup(d.end)
 	w := newWorkload(t, rec, d.nodes, *seedFlag, *paceFlag)
 	t.Cleanup(w.cancel)
+	w.employ()
 	w.start()
 	faults, err := only(possible(*gatewaysFlag, *nodesFlag), *onlyFlag)
 	must(t, err)

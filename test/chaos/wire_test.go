@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -118,6 +119,14 @@ func (s *session) frame(m *aetherv1.DownstreamMessage) {
 		w.rec.note(check.Event{Kind: check.Joined, Who: w.who, Session: s.id, Gateway: s.gateway, Sender: w.source, Text: text})
 	case *aetherv1.DownstreamMessage_Gap:
 		w.rec.note(check.Event{Kind: check.Gap, Who: w.who, Session: s.id, Text: f.Gap.GetTopic()})
+	case *aetherv1.DownstreamMessage_ProgressUpdate:
+		u := f.ProgressUpdate
+		attempt, err := strconv.Atoi(u.GetMetadata()["attempt"])
+		if u.GetKind() == aetherv1.ProgressKind_PROGRESS_KIND_TASK && err == nil {
+			w.rec.note(check.Event{
+				Kind: check.Told, Who: w.who, Session: s.id, Task: u.GetTaskId(), Attempt: attempt, Status: u.GetMetadata()["status"],
+			})
+		}
 	case *aetherv1.DownstreamMessage_Msg:
 		e := check.Event{
 			Kind: check.Delivered, Who: w.who, Session: s.id, Gateway: s.gateway,

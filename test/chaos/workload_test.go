@@ -33,6 +33,7 @@ type workload struct {
 	receivers []runner
 	names     []string
 	senders   []*sender
+	office    *office // nil: no tasks
 	ctx       context.Context
 	cancel    context.CancelFunc
 	settle    chan struct{} // closed: nobody leaves any more
@@ -211,6 +212,11 @@ func (w *workload) start() {
 	for _, s := range w.senders {
 		w.sending.Go(func() { s.run(w.ctx, w.sent) })
 	}
+	if w.office != nil {
+		for _, c := range w.office.creators {
+			w.sending.Go(func() { c.run(w.ctx, w.sent) })
+		}
+	}
 }
 
 // finish lets the senders end and waits until all that was promised has come,
@@ -221,9 +227,10 @@ func (w *workload) finish(limit time.Duration) {
 	close(w.settle)
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	calm := 0
+	calm, round := 0, 0
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline) && calm < 3; <-tick.C {
-		if drained(check.Judge(w.rec.history())) {
+		round++
+		if w.office.settled(round) && drained(check.Judge(w.rec.history())) {
 			calm++ // what comes twice may come a little later
 		} else {
 			calm = 0
@@ -232,6 +239,7 @@ func (w *workload) finish(limit time.Duration) {
 	h := w.rec.history()
 	close(w.stop)
 	w.reading.Wait()
+	w.office.end()
 	for _, s := range w.senders {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		_ = s.client.Close(ctx)
@@ -245,7 +253,8 @@ func (w *workload) finish(limit time.Duration) {
 
 func drained(r *check.Result) bool {
 	for _, v := range r.Violations {
-		if v.Rule == check.Lost {
+		switch v.Rule {
+		case check.Lost, check.Unfinished, check.Untold:
 			return false
 		}
 	}

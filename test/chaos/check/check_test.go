@@ -297,6 +297,94 @@ var mutations = []mutation{
 	}},
 }
 
+// pickTask changes a random event of a task that wants takes.
+func pickTask(kind Kind, wants func(h *History, e Event) bool, change func(h *History, i int)) func(*rand.Rand, *History) bool {
+	return func(rng *rand.Rand, h *History) bool {
+		i, ok := pick(rng, h, func(_ int, e Event) bool { return e.Kind == kind && (wants == nil || wants(h, e)) })
+		if ok {
+			change(h, i)
+		}
+		return ok
+	}
+}
+
+// knows reports whether the history has such an event of a task.
+func (h *History) knows(task string, kind Kind, status string) bool {
+	return slices.ContainsFunc(h.Events, func(e Event) bool { return e.Task == task && e.Kind == kind && (status == "" || e.Status == status) })
+}
+
+// A task can be told of as completed, after all attempts that it has.
+func completed(h *History, e Event) bool { return h.knows(e.Task, Told, "completed") }
+
+var taskMutations = []mutation{
+	{"never end", Unfinished, pickTask(Is, completed, func(h *History, i int) {
+		task := h.Events[i].Task
+		h.Events[i].Status = "running"
+		h.without(func(e Event) bool { return e.Task == task && (e.Kind == Ended || e.Kind == Told) })
+	})},
+	{"forget a task", Unfinished, pickTask(Created, nil, func(h *History, i int) {
+		task := h.Events[i].Task
+		h.without(func(e Event) bool { return e.Task == task && e.Kind != Created })
+	})},
+	{"give an attempt to two", TwoHolders, pickTask(Began, nil, func(h *History, i int) {
+		e := h.Events[i]
+		e.Who = map[string]string{"w1": "w2", "w2": "w1"}[e.Who]
+		insert(h, i+1, e)
+	})},
+	{"complete another's attempt", TwoHolders, pickTask(Ended, nil, func(h *History, i int) {
+		h.Events[i].Who = map[string]string{"w1": "w2", "w2": "w1"}[h.Events[i].Who]
+	})},
+	{"complete an old attempt", TwoHolders, pickTask(Ended, func(_ *History, e Event) bool { return e.Attempt > 1 }, func(h *History, i int) {
+		h.Events[i].Attempt--
+		for _, e := range h.Events {
+			if e.Kind == Began && e.Task == h.Events[i].Task && e.Attempt == h.Events[i].Attempt {
+				h.Events[i].Who = e.Who
+			}
+		}
+	})},
+	{"complete it twice", Revived, pickTask(Ended, nil, func(h *History, i int) { insert(h, i+1, h.Events[i]) })},
+	{"tell of two ends", Revived, pickTask(Told, func(_ *History, e Event) bool { return e.Status == "completed" }, func(h *History, i int) {
+		e := h.Events[i]
+		e.Status = "failed"
+		insert(h, i+1, e)
+	})},
+	{"bring it back", Revived, pickTask(Is, nil, func(h *History, i int) {
+		e := h.Events[i]
+		e.Status, e.Most, e.Attempt = "failed", 9, 9
+		insert(h, i, e)
+	})},
+	{"end otherwise than was confirmed", Revived, pickTask(Is, completed, func(h *History, i int) {
+		task := h.Events[i].Task
+		h.Events[i].Status = "failed"
+		h.without(func(e Event) bool { return e.Task == task && e.Kind == Told && e.Status == "completed" })
+		for k, e := range h.Events {
+			if e.Kind == Ended && e.Task == task {
+				e.Kind, e.Status = Told, "failed"
+				e.Who = h.Events[slices.IndexFunc(h.Events, func(c Event) bool { return c.Kind == Created && c.Task == task })].Who
+				insert(h, k, e)
+				break
+			}
+		}
+	})},
+	{"try it too often", Attempts, pickTask(Is, nil, func(h *History, i int) { h.Events[i].Attempt = 4 })},
+	{"hand a start out twice", Attempts, pickTask(Handed, nil, func(h *History, i int) { insert(h, i+1, h.Events[i]) })},
+	{"start twice at once", TwoStarts, pickTask(Is, func(_ *History, e Event) bool { return e.Text != "" }, func(h *History, i int) {
+		e := h.Events[i]
+		e.Task, e.Since = "another", e.Until-time.Second
+		e.Since -= time.Second
+		e.Until = e.Since + 500*time.Millisecond
+		h.Events[i].Since = e.Since - time.Second
+		h.Events[i].Until = e.Since + 3*time.Second
+		insert(h, i+1, e)
+	})},
+	{"do not tell of an end", Untold, pickTask(Told, func(_ *History, e Event) bool {
+		return e.Status == "completed" && e.Who == "c"
+	}, func(h *History, i int) {
+		gone := h.Events[i]
+		h.without(func(e Event) bool { return e == gone })
+	})},
+}
+
 func report(r *Result) string {
 	var b strings.Builder
 	for _, v := range r.Violations {
@@ -313,7 +401,7 @@ func property(t *testing.T, seed uint64, sends int) {
 		t.Fatalf("seed %d: a correct history is reported:\n%s", seed, report(r))
 	}
 	rng := rand.New(rand.NewPCG(seed, 2))
-	for _, m := range mutations {
+	for _, m := range slices.Concat(mutations, taskMutations) {
 		broken := h
 		broken.Events = slices.Clone(h.Events)
 		if !m.apply(rng, &broken) {
@@ -336,7 +424,7 @@ func TestJudge(t *testing.T) {
 // Each mutation must find something to break, else it shows nothing.
 func TestMutationsApply(t *testing.T) {
 	t.Parallel()
-	for _, m := range mutations {
+	for _, m := range slices.Concat(mutations, taskMutations) {
 		applied := 0
 		for seed := range uint64(20) {
 			h := correct(seed, 150)

@@ -45,6 +45,23 @@ const (
 	Fault Kind = "fault"
 	// Healed: it is whole again. All as for Fault.
 	Healed Kind = "healed"
+	// Created: a task was created, as its creator knows. Who, Task, Most, Text:
+	// whom it is for.
+	Created Kind = "created"
+	// Handed: an orchestrator was given a start. Who, Task, Text: whom to start.
+	Handed Kind = "handed"
+	// Began: a worker has a task, as the gateway has confirmed. Who, Task, Attempt.
+	Began Kind = "began"
+	// Ended: the gateway has confirmed that a worker has completed a task. Who,
+	// Task, Attempt.
+	Ended Kind = "ended"
+	// Told: a creator was told how a task stands. Who, Session, Task, Attempt,
+	// Status.
+	Told Kind = "told"
+	// Is: how a task stood when an operator asked, noted again when that has
+	// changed. Task, Attempt, Most, Status, Text: whom it starts, "" if it is no
+	// start, Since: when it was created and Until: when it ended, to the second.
+	Is Kind = "is"
 )
 
 // NoPosition is the position of a delivery that had none.
@@ -69,6 +86,11 @@ type Event struct {
 	Redelivered bool   `json:",omitempty"`
 	Position    int64  `json:",omitempty"`
 	Text        string `json:",omitempty"`
+
+	Task          string        `json:",omitempty"`
+	Attempt, Most int           `json:",omitempty"`
+	Status        string        `json:",omitempty"`
+	Since, Until  time.Duration `json:",omitempty"`
 }
 
 // Message names a message.
@@ -91,7 +113,7 @@ func (e Event) String() string {
 		fmt.Fprintf(&b, "  %s", e.Message())
 	}
 	for _, f := range []struct{ name, value string }{
-		{"who", e.Who}, {"session", e.Session}, {"gateway", e.Gateway}, {"text", e.Text},
+		{"who", e.Who}, {"session", e.Session}, {"gateway", e.Gateway}, {"task", e.Task}, {"status", e.Status}, {"text", e.Text},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, "  %s=%s", f.name, f.value)
@@ -99,6 +121,9 @@ func (e Event) String() string {
 	}
 	if e.Kind == Delivered && e.Position != NoPosition {
 		fmt.Fprintf(&b, "  position=%d.%d", e.Position/1024, e.Position%1024)
+	}
+	if e.Attempt > 0 {
+		fmt.Fprintf(&b, "  attempt=%d", e.Attempt)
 	}
 	if e.Redelivered {
 		b.WriteString("  redelivered")

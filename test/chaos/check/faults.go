@@ -56,7 +56,7 @@ func (j *judge) suspect(rule Rule, m *message, who string, event int, format str
 	}
 	j.suspects = append(j.suspects, suspect{
 		a: a, from: j.sentAt(m), to: j.h.Events[event].At,
-		violation: Violation{rule, m.Message, who, event, fmt.Sprintf(format, args...)},
+		violation: Violation{Rule: rule, Message: m.Message, Who: who, Event: event, Text: fmt.Sprintf(format, args...)},
 	})
 }
 

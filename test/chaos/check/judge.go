@@ -29,18 +29,36 @@ const (
 	Stale Rule = "stale"
 	// Positions: the positions within a session do not rise.
 	Positions Rule = "positions"
+	// Unfinished: a task that was created has not ended.
+	Unfinished Rule = "unfinished"
+	// TwoHolders: two workers had one attempt of a task, or one completed an
+	// attempt that was another's.
+	TwoHolders Rule = "two holders"
+	// Revived: a task that had ended went on, or ended otherwise than was
+	// confirmed.
+	Revived Rule = "revived"
+	// Attempts: a task was tried, or a start handed out, more often than it may be.
+	Attempts Rule = "attempts"
+	// TwoStarts: somebody was started while being started.
+	TwoStarts Rule = "two starts"
+	// Untold: a creator that was there was not told how its task ended.
+	Untold Rule = "untold"
 )
 
 // Violation is a broken promise.
 type Violation struct {
 	Rule    Rule
 	Message Message
+	Task    string // "": it is about a message
 	Who     string
 	Event   int // index of the event that shows it; of the first attempt for Lost
 	Text    string
 }
 
 func (v Violation) String() string {
+	if v.Task != "" {
+		return fmt.Sprintf("%s: task %s, %s: %s", v.Rule, v.Task, v.Who, v.Text)
+	}
 	return fmt.Sprintf("%s: %s, receiver %s: %s", v.Rule, v.Message, v.Who, v.Text)
 }
 
@@ -113,6 +131,7 @@ type judge struct {
 	processes map[string]*span // of gateways
 	faults    []*span
 	suspects  []suspect
+	tasks     map[string]*taskStory
 	result    *Result
 }
 
@@ -135,6 +154,7 @@ func Judge(h History) *Result {
 	j := &judge{
 		h: h, addresses: map[string]*address{}, readers: map[string]*reader{}, messages: map[Message]*message{},
 		first: map[pair]*seqs{}, joins: map[string]int{}, open: map[string]*span{}, processes: map[string]*span{},
+		tasks:  map[string]*taskStory{},
 		result: &Result{Rows: map[string]*Row{}, Faults: map[string]int{}},
 	}
 	for _, r := range h.Receivers {
@@ -172,7 +192,7 @@ func (j *judge) add(r Receiver) {
 }
 
 func (j *judge) violate(rule Rule, m Message, who string, event int, format string, args ...any) {
-	j.result.Violations = append(j.result.Violations, Violation{rule, m, who, event, fmt.Sprintf(format, args...)})
+	j.result.Violations = append(j.result.Violations, Violation{Rule: rule, Message: m, Who: who, Event: event, Text: fmt.Sprintf(format, args...)})
 	row := j.row(m.To)
 	switch rule {
 	case Lost:
@@ -235,6 +255,8 @@ func (j *judge) event(i int, e Event) {
 		j.faults = append(j.faults, &span{from: e.At, to: -1, fault: e})
 	case Healed:
 		j.heal(e)
+	case Created, Handed, Began, Ended, Told, Is:
+		j.task(i, e)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 // end judges what did not come.
 func (j *judge) end() {
 	j.confirm()
+	j.endTasks()
 	for _, m := range j.order {
 		row := j.row(m.To)
 		switch {

@@ -17,6 +17,7 @@ type Result struct {
 	Violations []Violation // in the order of their events
 	Faults     map[string]int
 	Gaps       int // losses that receivers were told of
+	Tasks      TaskCounts
 	// LongestPause is the longest time without a receipt while there was a send
 	// to answer.
 	LongestPause time.Duration
@@ -74,6 +75,7 @@ func (r *Result) Table() string {
 	fmt.Fprintf(&b, "unknown that came: %d; repeats of sends that were made more than once: %d; gaps told: %d; for workers, excused: %d\n",
 		late, retried, r.Gaps, excused)
 	fmt.Fprintf(&b, "longest time without a receipt: %.1fs\n", r.LongestPause.Seconds())
+	b.WriteString(r.Tasks.String())
 	var faults []string
 	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", kind, r.Faults[kind]))
@@ -95,7 +97,7 @@ func Around(h History, v Violation) []Event {
 	for i, e := range h.Events {
 		close := e.At >= at-near && e.At <= at+near
 		switch {
-		case i == v.Event, v.Message.Seq != 0 && e.Message() == v.Message:
+		case i == v.Event, v.Message.Seq != 0 && e.Message() == v.Message, v.Task != "" && e.Task == v.Task:
 		case !close:
 			continue
 		case e.Kind == Fault || e.Kind == Healed || e.Kind == Up || e.Kind == Down:

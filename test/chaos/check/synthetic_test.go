@@ -15,6 +15,8 @@ var receivers = []Receiver{
 	{Name: "w1", Workers: "tb::w", Remembers: true},
 	{Name: "w2", Workers: "tb::w", Remembers: true},
 	{Name: "other", Exclusive: "ag::o::a", Shared: []string{"ga::o"}, Remembers: true},
+	{Name: "c", Shared: []string{"pg::w"}}, // creates tasks, and stays
+	{Name: "d", Shared: []string{"pg::w"}}, // creates tasks, and is not always told
 }
 
 // synthetic makes a correct history: what a gateway that keeps its word might do
@@ -30,6 +32,8 @@ type synthetic struct {
 	seq      map[pair]int
 	unacked  map[string][]Message // of an exclusive reader: delivered in order, not acknowledged
 	had      map[string][]string  // message+who → gateways that delivered it
+	tasks    int
+	is       []Event // how tasks stand in the end
 }
 
 func newSynthetic(seed uint64) *synthetic {
@@ -153,6 +157,55 @@ func (s *synthetic) send() {
 	}
 }
 
+// task makes a task with all that comes of it. Its creator is told, unless it
+// was not there.
+func (s *synthetic) task() {
+	s.tasks++
+	e := Event{Task: fmt.Sprintf("t%d", s.tasks), Most: 3, Attempt: 1}
+	note := func(kind Kind, who, status string) {
+		x := e
+		x.Kind, x.Who, x.Status, x.Session = kind, who, status, s.sessions[who]
+		s.note(x)
+	}
+	is := func(status string) {
+		x := e
+		x.Kind, x.Status, x.Until = Is, status, s.now.Truncate(time.Second)
+		s.is = append(s.is, x)
+	}
+	e.Since = s.now.Truncate(time.Second)
+	creator := []string{"c", "d"}[s.rng.IntN(2)]
+	note(Created, creator, "")
+	for ; e.Attempt < e.Most && s.rng.IntN(4) == 0; e.Attempt++ { // a worker dies
+		note(Began, []string{"w1", "w2"}[s.rng.IntN(2)], "")
+	}
+	if s.rng.IntN(5) == 0 {
+		note(Told, creator, "cancelled")
+		is("cancelled")
+		return
+	}
+	who := []string{"w1", "w2"}[s.rng.IntN(2)]
+	note(Began, who, "")
+	note(Told, creator, "running")
+	note(Ended, who, "")
+	is("completed")
+	if creator == "d" && s.rng.IntN(3) == 0 {
+		s.rejoin("d")
+		return
+	}
+	note(Told, creator, "completed")
+}
+
+// start makes a start of somebody, one after the other.
+func (s *synthetic) start() {
+	s.tasks++
+	e := Event{Kind: Is, Task: fmt.Sprintf("t%d", s.tasks), Most: 3, Attempt: 1 + s.rng.IntN(3), Text: "ag::w::lazy", Since: s.now.Truncate(time.Second), Status: "completed"}
+	for range e.Attempt {
+		s.note(Event{Kind: Handed, Who: "o", Task: e.Task, Text: e.Text})
+	}
+	e.Until = s.now.Truncate(time.Second)
+	s.is = append(s.is, e)
+}
+
 // correct makes a whole history.
 func correct(seed uint64, sends int) History {
 	s := newSynthetic(seed)
@@ -162,9 +215,16 @@ func correct(seed uint64, sends int) History {
 			s.rejoin([]string{"a", "b", "other"}[s.rng.IntN(3)])
 		case 1:
 			s.note(Event{Kind: Fault, Who: "link cut", Text: "g0"})
+		case 2, 3:
+			s.task()
+		case 4:
+			s.start()
 		default:
 			s.send()
 		}
+	}
+	for _, e := range s.is {
+		s.note(e)
 	}
 	return s.h
 }
