@@ -150,6 +150,33 @@ func (m *Mailbox) Finish(id uint64) {
 	m.signal()
 }
 
+// TakeBack ends a delivery that goes to another worker. It reports false if it
+// is over already: done, or given back with all of its session.
+func (m *Mailbox) TakeBack(id uint64) (u Unfinished, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id < m.ledger.first || id >= m.ledger.next {
+		return u, false
+	}
+	r := m.ledger.at(id)
+	if r.flags&recordDone != 0 || r.position == none {
+		return u, false
+	}
+	u = r.unfinished()
+	m.over(r)
+	m.ledger.trim()
+	m.signal()
+	return u, true
+}
+
+// over ends a delivery that is done neither here nor now. The lock is held.
+func (m *Mailbox) over(r *record) {
+	if r.flags&(recordSent|recordNacked) == recordSent {
+		m.unacked--
+	}
+	r.flags |= recordDone
+}
+
 // PositionOf returns where a delivery that is not done stands in the log;
 // known is false as long as the log has not shown it.
 func (m *Mailbox) PositionOf(id uint64) (position uint64, known, open bool) {

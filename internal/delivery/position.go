@@ -142,7 +142,15 @@ func (in *Inbox) Behind() bool {
 
 // Unfinished returns the deliveries of an inbox that are not done, oldest
 // first: position and how often each was delivered.
-func (in *Inbox) Unfinished() []Unfinished {
+func (in *Inbox) Unfinished() []Unfinished { return in.unfinished(false) }
+
+// Abandon is Unfinished for an inbox whose session has ended: they count as
+// over here, so that each goes to another worker once, whoever takes it back
+// first (see [Mailbox.TakeBack]), and what the client still says of them is
+// not heard.
+func (in *Inbox) Abandon() []Unfinished { return in.unfinished(true) }
+
+func (in *Inbox) unfinished(abandon bool) []Unfinished {
 	m := in.box
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,12 +158,14 @@ func (in *Inbox) Unfinished() []Unfinished {
 	for id := m.ledger.first; id < m.ledger.next; id++ {
 		r := m.ledger.at(id)
 		if r.inbox == in && r.flags&recordDone == 0 && r.position != none {
-			u := Unfinished{uint64(r.position), r.attempts}
-			if r.flags&recordSent != 0 {
-				u.Attempts++
+			list = append(list, r.unfinished())
+			if abandon {
+				m.over(r)
 			}
-			list = append(list, u)
 		}
+	}
+	if abandon {
+		m.ledger.trim()
 	}
 	return list
 }
@@ -164,4 +174,13 @@ func (in *Inbox) Unfinished() []Unfinished {
 type Unfinished struct {
 	Position uint64
 	Attempts uint8
+}
+
+// unfinished counts a delivery that went out as one more attempt.
+func (r *record) unfinished() Unfinished {
+	u := Unfinished{uint64(r.position), r.attempts}
+	if r.flags&recordSent != 0 {
+		u.Attempts++
+	}
+	return u
 }

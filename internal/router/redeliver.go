@@ -31,10 +31,9 @@ var (
 func (r *Router) Nacked(n delivery.Nacked) {
 	switch owner := n.Inbox.Owner.(type) {
 	case *member:
-		position, known, open := n.Inbox.Mailbox().PositionOf(n.ID)
-		n.Inbox.Mailbox().Finish(n.ID)
-		if open && known {
-			owner.group.giveBack(position, n.Attempts, redeliverAfter(n.Attempts))
+		// Its session may be ending, and give back all that is open.
+		if u, ok := n.Inbox.Mailbox().TakeBack(n.ID); ok {
+			owner.group.giveBack(u.Position, u.Attempts, redeliverAfter(u.Attempts))
 		}
 	case *inbox:
 		r.redeliver(owner, n)

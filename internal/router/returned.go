@@ -52,6 +52,7 @@ func (g *group) giveBack(position uint64, attempts uint8, after time.Duration) {
 // is left. It is the group's only task.
 func (g *group) giveOut() time.Duration {
 	failures := 0
+	g.giveUpLate(time.Now())
 	for {
 		back, after, ok := g.nextReturned(time.Now())
 		if !ok {
@@ -74,16 +75,30 @@ func (g *group) giveOut() time.Duration {
 	}
 }
 
+// giveUpLate gives up what no worker has come for in time. The longest waiting
+// need not be the first: what was kept goes to the front, in whatever order.
+func (g *group) giveUpLate(now time.Time) {
+	var late []returned
+	g.mu.Lock()
+	g.back = slices.DeleteFunc(g.back, func(back returned) bool {
+		over := now.After(back.until)
+		if over {
+			late = append(late, back)
+		}
+		return over
+	})
+	g.mu.Unlock()
+	for _, back := range late {
+		g.giveUp(back, DeadUnclaimed)
+	}
+}
+
 // nextReturned takes the next message for which there is a worker, or says
 // after how long to look again.
 func (g *group) nextReturned(now time.Time) (back returned, after time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for len(g.back) > 0 {
-		if now.After(g.back[0].until) {
-			g.giveUp(g.popReturned(), DeadUnclaimed)
-			continue
-		}
 		if after = g.back[0].due.Sub(now); after > 0 {
 			return back, after, false
 		}
@@ -109,7 +124,7 @@ func (g *group) popReturned() returned {
 }
 
 // giveUp puts a message into the dead-letter log; it is done when it is there
-// (delivery rule S8).
+// (delivery rule S8). No lock is held.
 func (g *group) giveUp(back returned, reason string) {
 	g.p.r.giveUp(letter{g.p, g.topic, int64(back.position), back.attempts, reason}, func() {
 		if g.contest != nil {

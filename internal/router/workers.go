@@ -28,7 +28,7 @@ type group struct {
 	mu        sync.Mutex
 	members   []*member
 	feeder    delivery.Feeder
-	position  int64      // up to which it was fed before it joined the tail
+	position  int64      // up to where it has been fed
 	need      int        // the size of the last message that nobody had room for
 	leaving   int        // workers that are not members any more and not settled yet
 	back      []returned // by the time that they are due; at most maxReturned
@@ -78,10 +78,18 @@ func (g *group) takeIt(v *envelope.View, position uint64) bool {
 		return true
 	case len(g.members) == 0:
 		return g.feeder == delivery.FedByTail
-	case g.contest != nil:
-		return g.contest.offer(v, position)
 	}
-	return g.give(v, position, 0)
+	taken := false
+	if g.contest != nil {
+		taken = g.contest.offer(v, position)
+	} else {
+		taken = g.give(v, position, 0)
+	}
+	if taken {
+		// Whoever feeds the group next must not give it out as new once more.
+		g.position = at
+	}
+	return taken
 }
 
 // give is the last step of take, and of returning. The lock is held.
@@ -253,7 +261,7 @@ func (p *partition) unwork(m *member) {
 
 // settled hands what a worker that has left did not finish to another.
 func (g *group) settled(m *member) {
-	for _, u := range m.Unfinished() {
+	for _, u := range m.Abandon() {
 		g.giveBack(u.Position, u.Attempts, 0)
 	}
 	g.mu.Lock()
@@ -279,8 +287,8 @@ func (g *group) tidy(now time.Time) {
 		if !g.contest.over(now) {
 			return
 		}
-	} else if g.feeder != delivery.FedByTail && now.Sub(g.leftOn) < returnedFor {
-		return
+	} else if g.position > g.p.tailAt || g.feeder != delivery.FedByTail && now.Sub(g.leftOn) < returnedFor {
+		return // the tail would show the next group of the address what this one has had
 	}
 	if t := g.p.targets[g.topic]; t != nil && t.workers == g {
 		delete(g.p.targets, g.topic)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/delivery"
 )
 
 // soon is for a condition that no event announces.
@@ -107,5 +108,49 @@ func TestT3UnsentIsNoAttempt(t *testing.T) {
 	m := one.message()
 	if string(m.GetPayload()) != "x" || m.GetRedelivered() {
 		t.Fatalf("got %v", m)
+	}
+}
+
+// Delivery rule T3: a nack that meets the end of its session gives the message
+// back once. It was lost: the one took it for given back by the other.
+func TestT3NackMeetsTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, nacked := range map[string]func(w *world, one *session, n delivery.Nacked){
+		"before": func(w *world, one *session, n delivery.Nacked) {
+			w.r.Nacked(n)
+			one.leave()
+		},
+		"during": func(w *world, one *session, n delivery.Nacked) {
+			one.box.Close()
+			w.r.Nacked(n)
+			one.leave()
+		},
+		"after": func(w *world, one *session, n delivery.Nacked) {
+			one.leave()
+			w.r.Nacked(n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			a, one := w.agent("a", client(0)), w.worker("1", client(0))
+			a.send("tb::w::i", "x", "")
+			n, err := one.box.Nack(one.message().GetDeliveryId(), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nacked(w, one, n)
+			two := w.worker("2", client(0))
+			a.send("tb::w::i", "y", "")
+			got := map[string]bool{}
+			for range 2 {
+				m := two.message()
+				got[string(m.GetPayload())] = m.GetRedelivered()
+			}
+			if again, ok := got["x"]; !ok || !again || got["y"] {
+				t.Errorf("got %v", got)
+			}
+			two.quiet()
+		})
 	}
 }
