@@ -116,7 +116,14 @@ func (r *receiver) run(ctx context.Context, settle, stop <-chan struct{}, connec
 		if !again {
 			return nil
 		}
-		if !wait(ctx, time.Duration(r.rng.Int64N(int64(max(r.away, 3*time.Second))))) {
+		back := time.NewTimer(time.Duration(r.rng.Int64N(int64(max(r.away, 3*time.Second)))))
+		select {
+		case <-back.C:
+		case <-settle: // what has come for it is waited for
+		case <-ctx.Done():
+		}
+		back.Stop()
+		if !wait(ctx, 50*time.Millisecond) { // a program is not started again at once
 			return nil
 		}
 	}

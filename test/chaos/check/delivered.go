@@ -19,7 +19,7 @@ func (j *judge) delivered(i int, e Event) {
 		return
 	}
 	before := m.got
-	m.got = append(m.got, delivery{e.Who, e.Session, e.Gateway})
+	m.got = append(m.got, delivery{e.Who, e.Session, e.Gateway, e.Redelivered, e.At})
 	if len(before) == 0 && m.stored {
 		row.LongestWait = max(row.LongestWait, e.At-m.storedAt)
 	}
@@ -70,7 +70,7 @@ func (j *judge) rise(i int, e Event, r *reader, m *message) {
 
 // repeat judges a delivery that is not the first one.
 func (j *judge) repeat(i int, e Event, a *address, m *message, before []delivery) {
-	if e.Redelivered && a.mode != shared {
+	if a.mode != shared && (e.Redelivered || j.noticedLate(e, before)) {
 		return
 	}
 	row := j.row(m.To)
@@ -91,6 +91,18 @@ func (j *judge) repeat(i int, e Event, a *address, m *message, before []delivery
 	case known:
 		j.violate(Unflagged, m.Message, e.Who, i, "the same process delivered it before, and does not call it a repeat")
 	}
+}
+
+// noticedLate reports whether a delivery may be the first one, although others
+// stand before it: events are written down by the receivers, each when it has
+// come to it. While the frames of one whose session has ended are on their way,
+// another one may have got the same again; if so, that was called a repeat, and
+// the session was there before.
+func (j *judge) noticedLate(e Event, before []delivery) bool {
+	began, known := j.began[e.Session]
+	return known && began < before[0].at && !slices.ContainsFunc(before, func(d delivery) bool {
+		return !d.flagged || d.session == e.Session
+	})
 }
 
 // overtaken judges a first delivery by those of the same sender and address

@@ -85,6 +85,18 @@ func TestExcuses(t *testing.T) {
 		{"repeat of the same process", []Rule{Unflagged}, []string{
 			"attempt " + m1, "delivered a/s1@g0/1 " + m1, "stored " + m1, "delivered a/s2@g0/1 " + m1, "processed a " + m1,
 		}},
+		{"first delivery that was noticed late", nil, []string{
+			"joined w1/s1@g0/1", "joined w2/s2@g0/1", "attempt " + job, "stored " + job, "left w1/s1",
+			"delivered w2/s2@g0/1 " + job + " flagged", "delivered w1/s1@g0/1 " + job, "processed w2 " + job,
+		}},
+		{"second delivery to a session that came later", []Rule{Duplicated}, []string{
+			"joined w2/s2@g0/1", "attempt " + job, "stored " + job, "delivered w2/s2@g0/1 " + job + " flagged",
+			"joined w1/s1@g0/1", "delivered w1/s1@g0/1 " + job, "processed w2 " + job,
+		}},
+		{"two first deliveries and a repeat", []Rule{Duplicated}, []string{
+			"joined w1/s1@g0/1", "joined w2/s2@g0/1", "attempt " + job, "stored " + job,
+			"delivered w2/s2@g0/1 " + job + " flagged", "delivered w1/s1@g0/1 " + job, "delivered w2/s2@g0/1 " + job, "processed w2 " + job,
+		}},
 		{"repeat of a repeated send", nil, []string{
 			"attempt " + m1, "delivered a/s1@g0/1 " + m1, "unknown " + m1, "attempt " + m1, "stored " + m1, "delivered a/s1@g0/1 " + m1, "processed a " + m1,
 		}},

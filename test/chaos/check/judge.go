@@ -117,6 +117,8 @@ type message struct {
 
 type delivery struct {
 	who, session, gateway string
+	flagged               bool
+	at                    time.Duration
 }
 
 type judge struct {
@@ -127,8 +129,9 @@ type judge struct {
 	order     []*message     // by first attempt
 	first     map[pair]*seqs // of first deliveries to exclusive addresses
 	joins     map[string]int
-	open      map[string]*span // of readers, by session
-	processes map[string]*span // of gateways
+	began     map[string]time.Duration // sessions of readers
+	open      map[string]*span         // of readers, by session
+	processes map[string]*span         // of gateways
 	faults    []*span
 	suspects  []suspect
 	tasks     map[string]*taskStory
@@ -153,7 +156,7 @@ func (s *span) close(at time.Duration) {
 func Judge(h History) *Result {
 	j := &judge{
 		h: h, addresses: map[string]*address{}, readers: map[string]*reader{}, messages: map[Message]*message{},
-		first: map[pair]*seqs{}, joins: map[string]int{}, open: map[string]*span{}, processes: map[string]*span{},
+		first: map[pair]*seqs{}, joins: map[string]int{}, began: map[string]time.Duration{}, open: map[string]*span{}, processes: map[string]*span{},
 		tasks:  map[string]*taskStory{},
 		result: &Result{Rows: map[string]*Row{}, Faults: map[string]int{}},
 	}
@@ -269,7 +272,7 @@ func (j *judge) join(e Event) {
 	r.session, r.joined = e.Session, e.At
 	r.position, r.came = map[string]int64{}, map[pair]*seqs{}
 	s := &span{from: e.At, to: -1, gaps: map[string]bool{}}
-	j.open[e.Session] = s
+	j.open[e.Session], j.began[e.Session] = s, e.At
 	r.stays = append(r.stays, s)
 }
 
