@@ -326,3 +326,12 @@ func (r *Route[T]) Clear() {
 	r.table, r.spare, r.current = nil, nil, nil
 	r.gap = Gap{}
 }
+
+// Each calls f for what waits, the oldest first. f must not call the route.
+func (r *Route[T]) Each(f func(item T)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := r.oldest; i != none; i = r.nodes[i].newer {
+		f(r.nodes[i].item)
+	}
+}
