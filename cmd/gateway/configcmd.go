@@ -18,11 +18,19 @@ type configCmd struct {
 // configFlags say which configuration is meant.
 type configFlags struct {
 	Mode   string `default:"serve" enum:"serve,dev" help:"Check for this mode: serve or dev."`
-	Config string `placeholder:"FILE" help:"A YAML file."`
+	Config string `placeholder:"FILE" help:"A YAML file, as the argument is."`
+	File   string `arg:"" optional:"" help:"A YAML file."`
 }
 
 func (f *configFlags) load(p *program) (*config.Config, error) {
-	return config.Load(config.Options{Mode: config.Mode(f.Mode), File: f.Config, Environ: p.environ})
+	file := f.File
+	switch {
+	case file == "":
+		file = f.Config
+	case f.Config != "" && f.Config != file:
+		return &config.Config{}, config.Problems{{Text: "two files are named; name one"}}
+	}
+	return config.Load(config.Options{Mode: config.Mode(f.Mode), File: file, Environ: p.environ})
 }
 
 type configCheckCmd struct {

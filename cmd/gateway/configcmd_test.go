@@ -56,8 +56,8 @@ func TestConfigCheck(t *testing.T) {
 	t.Parallel()
 	key := keyFile(t, "k.hs256")
 	good := []string{"AETHER_POSTGRES_URL=postgres://db/aether", "AETHER_RABBITMQ_STREAM_URL=rabbitmq-stream://mq", "AETHER_JWT_KEY_FILE=" + key}
-	out := succeed(t, append(good, "AETHER_RUNTIME_MAX_BYTES=2GiB"), "config", "check")
-	if !strings.Contains(out, "note: runtime.max_bytes") || !strings.Contains(out, "ok: ") {
+	out := succeed(t, append(good, "AETHER_TOPICS=[{prefix: ga}]"), "config", "check")
+	if !strings.Contains(out, "note: topics") || !strings.Contains(out, "ok: ") {
 		t.Errorf("got %s", out)
 	}
 	code, stdout, _ := command(append(good, "AETHER_JWT_KEY_FILE=/nowhere.hs256,"+key, "AETHER_LOG_LEVEL=loud"), "", "config", "check")
@@ -90,5 +90,42 @@ func TestConfigCheck(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(stdout), &report); code != 1 || err != nil || report.OK || len(report.Problems) != 1 || report.Problems[0].Key != "log.level" {
 		t.Errorf("exit %d, %v\n%s", code, err, stdout)
+	}
+}
+
+// A cycle of three routes and four other faults are told at once, each with its
+// path, its value and what would do; serve makes the same check.
+func TestConfigCheckOfTopicsAndRoutes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join("testdata", "five-faults.yaml")
+	environ := []string{"AETHER_JWT_KEY_FILE=" + keyFile(t, "k.hs256")}
+	code, stdout, stderr := command(environ, "", "config", "check", file)
+	if code != 1 || stderr != "" {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	var problems []string
+	for line := range strings.Lines(stdout) {
+		if strings.HasPrefix(line, "problem: ") {
+			problems = append(problems, line)
+		}
+	}
+	want := []string{
+		"routes[0] (file " + file + "): ga::shop → taken → tb::shop::billing → billed → ag::shop::ledger::main → told → ga::shop is a cycle; accepted are ",
+		`routes[3].to (file ` + file + `): "gu::stock" is no address that a service may send to; accepted are `,
+		"topics[0].capacity (file " + file + "): 0 leaves no room; accepted is 1 to ",
+		`topics[1].queue_on_full (file ` + file + `): is "drop_oldest"; accepted are block, drop_newest`,
+		`topics[2].ack.mode (file ` + file + `): "all" does not go with on_lag "drop_oldest", `,
+	}
+	for i, line := range problems {
+		if i >= len(want) || !strings.HasPrefix(line, "problem: "+want[i]) {
+			t.Errorf("problem %d is %s", i, line)
+		}
+	}
+	if len(problems) != len(want) {
+		t.Errorf("%d problems, want %d:\n%s", len(problems), len(want), stdout)
+	}
+	code, _, stderr = command(environ, "", "serve", "--config", file)
+	if code != 1 || strings.Count(stderr, "accepted") != len(want) {
+		t.Errorf("serve exits %d\n%s", code, stderr)
 	}
 }

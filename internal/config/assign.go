@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 // assign parses raw, which is text from the environment or a flag or a value
@@ -58,6 +60,14 @@ func assign(k *Key, field, raw any) error {
 		}
 		*to = entries
 		return nil
+	case *[]wiring.Topic:
+		topics, err := parseTopics(raw)
+		*to = topics // as far as they could be read, to be shown
+		return err
+	case *[]wiring.Route:
+		routes, err := parseRoutes(raw)
+		*to = routes
+		return err
 	}
 	text, err := scalar(raw)
 	if err != nil {

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 // maxStreams bounds the connections that a gateway keeps to the log.
@@ -62,6 +64,22 @@ func (c *Config) check(found Problems) Problems {
 			}
 		}
 	}
+	return append(ps, c.checkWiring(found)...)
+}
+
+// checkWiring finds what is wrong with topics and routes. Where some could not
+// be read, the others are judged all the same: their numbers are those of the
+// list.
+func (c *Config) checkWiring(found Problems) (ps Problems) {
+	add := func(key string, fs []wiring.Fault) {
+		for _, f := range fs {
+			if path := key + f.Path; !found.about(path) {
+				ps = append(ps, Problem{Key: path, Source: c.sources[key], Text: f.Text})
+			}
+		}
+	}
+	add("topics", wiring.JudgeTopics(c.Topics, int64(c.Runtime.MaxBytes)))
+	add("routes", wiring.JudgeRoutes(c.Routes))
 	return ps
 }
 

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/aether-gateway/gateway/internal/wiring"
+)
 
 // Mode is the way in which the gateway runs.
 type Mode string
@@ -111,8 +115,26 @@ type Config struct {
 
 	Runtime struct {
 		MaxBytes Size
+		Ring     struct {
+			Messages int64
+			Bytes    Size
+		}
+		Group struct {
+			Messages, MaxAttempts int64
+			Bytes                 Size
+		}
+		Route struct {
+			Messages, Principals int64
+			Bytes                Size
+		}
+		Tracked struct {
+			MaxInFlight int64
+			Timeout     time.Duration
+		}
 	}
-	Tasks struct {
+	Topics []wiring.Topic
+	Routes []wiring.Route
+	Tasks  struct {
 		StartDeadline, GraceWindow, Retention                                       time.Duration
 		StartAttempts, StartsPerSender, StartsPerWorkspace, StartsPerImplementation int64
 	}

@@ -64,6 +64,11 @@ func parseFile(name string, data []byte) (layer, Problems) {
 			// A section whose keys are all commented out sets nothing.
 		case byName[key] == nil && isSection(key):
 			ps = append(ps, Problem{Key: key, Source: source, Text: "is a section; set the keys below it"})
+		case byName[key] == nil && above(key) != nil && above(key).example() != "":
+			k := above(key)
+			if !ps.about(k.Name) {
+				ps = append(ps, Problem{Key: k.Name, Source: source, Text: "has keys below it; accepted is a list such as " + k.example()})
+			}
 		case byName[key] == nil && byName[parent(key)] != nil:
 			ps = append(ps, Problem{Key: printable(key), Source: source, Text: parent(key) + " is a single value and has no keys below it"})
 		case byName[key] == nil:
@@ -121,6 +126,17 @@ func parent(key string) string {
 		return key[:i]
 	}
 	return ""
+}
+
+// above is the key below which something was set that is no key, nil if there is
+// none.
+func above(key string) *Key {
+	for p := parent(key); p != ""; p = parent(p) {
+		if k := byName[p]; k != nil {
+			return k
+		}
+	}
+	return nil
 }
 
 func isSection(name string) bool {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 // FuzzFile: whatever a file holds, reading it ends, with a configuration or
@@ -13,6 +15,7 @@ func FuzzFile(f *testing.F) {
 		Example, "", "a", "[]", "streams:\n", "streams: {placement: [{prefix: ag}]}", "a: &a [*a]", "? {a: b}\n: c", "1: 2", "streams.partitions: 3",
 		"log: {1: 2, level: {}}", "jwt: {key_file: [[a]]}", "x: !!binary x", "x: !!timestamp 2001-01-01", "---\n---\n", "\xff", "<<: {log: {level: debug}}",
 		"streams: {placement: [{prefix: [1]}]}", "rate: {bytes: 1e3, messages: .inf}", "log: null", "log: {level: null}",
+		"topics: " + topicExample, "routes: " + routeExample, "topics: [{ack: {mode: [1]}, capacity: {ring: .nan}}]", "routes: [{workspaces: [{}], filter: '#.#', grammar: segmented}]",
 	} {
 		f.Add(s)
 	}
@@ -26,8 +29,10 @@ func FuzzFile(f *testing.F) {
 			}
 			var c Config
 			if err := assign(k, k.field(&c), v.value); err != nil {
-				ps = append(ps, Problem{Key: k.Name, Text: oneLine(err)})
+				ps = append(ps, keyProblems(k.Name, Source{}, err)...)
 			}
+			wiring.JudgeTopics(c.Topics, 1<<20)
+			wiring.JudgeRoutes(c.Routes)
 		}
 		for _, p := range ps {
 			if strings.ContainsAny(p.String(), "\n\x00\x1b") {

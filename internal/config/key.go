@@ -22,6 +22,8 @@ const (
 	TypeSize      Type = "size"
 	TypePlacement Type = "list of rules"
 	TypeEntries   Type = "list of entries"
+	TypeTopics    Type = "list of topics"
+	TypeRoutes    Type = "list of routes"
 )
 
 // Key describes one configuration key.
@@ -81,6 +83,18 @@ func (k *Key) DefaultIn(m Mode) string {
 
 // Secret reports whether values of the key may hold a password.
 func (k *Key) Secret() bool { return k.Type == TypeURL || k.Type == TypeURLs }
+
+// example is a value of a key that takes a list of several options each, "" for
+// other keys.
+func (k *Key) example() string {
+	switch k.Type {
+	case TypeTopics:
+		return topicExample
+	case TypeRoutes:
+		return routeExample
+	}
+	return ""
+}
 
 // hasEffect reports whether setting the key changes anything in a mode.
 func (k *Key) hasEffect(m Mode) bool { return k.Later == "" && (k.Only == "" || k.Only == m) }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -82,7 +83,7 @@ func Load(o Options) (*Config, error) {
 			continue
 		}
 		if err := assign(k, k.field(c), merged.Get(k.Name)); err != nil {
-			problems = append(problems, Problem{Key: k.Name, Source: source, Text: oneLine(err)})
+			problems = append(problems, keyProblems(k.Name, source, err)...)
 		}
 	}
 	problems = append(problems, c.readPasswords(problems)...)
@@ -91,6 +92,18 @@ func Load(o Options) (*Config, error) {
 		return c, problems.sorted()
 	}
 	return c, nil
+}
+
+// keyProblems are those of a key: one for each option in it that is wrong.
+func keyProblems(key string, source Source, err error) (ps Problems) {
+	var several faults
+	if !errors.As(err, &several) {
+		return Problems{{Key: key, Source: source, Text: oneLine(err)}}
+	}
+	for _, f := range several {
+		ps = append(ps, Problem{Key: key + f.Path, Source: source, Text: oneLine(errors.New(f.Text))})
+	}
+	return ps
 }
 
 // oneLine joins the lines of several errors.
@@ -152,5 +165,5 @@ func (c *Config) Notes() Problems {
 		}
 		notes = append(notes, Problem{Key: k.Name, Source: c.sources[k.Name], Text: text})
 	}
-	return notes
+	return append(notes, filterNotes(c.Routes, c.sources["routes"])...)
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 // Entry is one key with its value, ready to be shown.
@@ -54,6 +56,10 @@ func (c *Config) text(k *Key) string {
 		return placementText(*v)
 	case *[]CertificateEntry:
 		return certificatesText(*v)
+	case *[]wiring.Topic:
+		return topicsText(*v)
+	case *[]wiring.Route:
+		return routesText(*v)
 	case *bool:
 		return strconv.FormatBool(*v)
 	case *int64:

@@ -5,6 +5,9 @@ import "time"
 // maxName bounds what other servers call themselves, which may be a URL.
 const maxName = 512
 
+// fixed is what holds where the bounds of the runtime cannot be set yet.
+const fixed = "what is bounded so far has a bound that is built in"
+
 // table is the one list of keys.
 var table = []Key{
 	{
@@ -317,9 +320,72 @@ var table = []Key{
 	},
 	{
 		Name: "runtime.max_bytes", Type: TypeSize, Default: "1GiB", Min: 1 * mib, Max: 1 * tib,
-		Later: "each session is bounded by session.queue_bytes, their sum is not",
-		Doc:   "Memory that all declared buffers together may take.",
+		Doc:   "Memory that all buffers which `topics` declares may take together; more is refused at start.",
 		field: func(c *Config) any { return &c.Runtime.MaxBytes },
+	},
+	{
+		Name: "runtime.ring.messages", Type: TypeInt, Default: "1024", Min: 2, Max: 1 << 20, Later: fixed,
+		Doc:   "Messages that an address keeps for readers who share it and are behind, if no topic is declared for it; rounded up to a power of two.",
+		field: func(c *Config) any { return &c.Runtime.Ring.Messages },
+	},
+	{
+		Name: "runtime.ring.bytes", Type: TypeSize, Default: "4MiB", Min: 64 * kib, Max: 1 * gib, Later: fixed,
+		Doc:   "The same in bytes.",
+		field: func(c *Config) any { return &c.Runtime.Ring.Bytes },
+	},
+	{
+		Name: "runtime.group.messages", Type: TypeInt, Default: "128", Min: 1, Max: 1 << 20, Later: fixed,
+		Doc:   "Messages that wait for the workers of an implementation on this gateway, if no topic is declared for their address.",
+		field: func(c *Config) any { return &c.Runtime.Group.Messages },
+	},
+	{
+		Name: "runtime.group.bytes", Type: TypeSize, Default: "4MiB", Min: 64 * kib, Max: 1 * gib, Later: fixed,
+		Doc:   "The same in bytes.",
+		field: func(c *Config) any { return &c.Runtime.Group.Bytes },
+	},
+	{
+		Name: "runtime.group.max_attempts", Type: TypeInt, Default: "3", Min: 1, Max: 100, Later: fixed,
+		Doc:   "How often a message is given to workers, before it goes to the dead letters.",
+		field: func(c *Config) any { return &c.Runtime.Group.MaxAttempts },
+	},
+	{
+		Name: "runtime.route.bytes", Type: TypeSize, Default: "1MiB", Min: 64 * kib, Max: 1 * gib, Later: fixed,
+		Doc:   "What waits for one fair subscription, or one feed, before the oldest is dropped.",
+		field: func(c *Config) any { return &c.Runtime.Route.Bytes },
+	},
+	{
+		Name: "runtime.route.messages", Type: TypeInt, Default: "16384", Min: 1, Max: 1 << 20, Later: fixed,
+		Doc:   "The same for the messages of each sender in it.",
+		field: func(c *Config) any { return &c.Runtime.Route.Messages },
+	},
+	{
+		Name: "runtime.route.principals", Type: TypeInt, Default: "4096", Min: 1, Max: 1 << 20, Later: fixed,
+		Doc:   "Senders that have a queue of their own in it; the others share one.",
+		field: func(c *Config) any { return &c.Runtime.Route.Principals },
+	},
+	{
+		Name: "runtime.tracked.max_in_flight", Type: TypeInt, Default: "1024", Min: 1, Max: 1 << 20, Later: fixed,
+		Doc:   "Tracked messages of one session that may wait for their outcome.",
+		field: func(c *Config) any { return &c.Runtime.Tracked.MaxInFlight },
+	},
+	{
+		Name: "runtime.tracked.timeout", Type: TypeDuration, Default: "30s", Min: int64(time.Millisecond), Max: seconds(3600), Later: fixed,
+		Doc:   "How long an outcome may take that the sender gives no time.",
+		field: func(c *Config) any { return &c.Runtime.Tracked.Timeout },
+	},
+	{
+		Name: "topics", Type: TypeTopics, Later: "declarations are checked and not applied",
+		Doc: "What is declared of topics: a list of `{address: …}`, or of `{prefix: …}`, `{workspace: …}` or both, each with `capacity` (messages; 128), `max_bytes` (4MiB), " +
+			"`on_lag` (`drop_oldest` or `disconnect`), `queue_on_full` (`block` or `drop_newest`), `observers` (of workers' addresses; false) and " +
+			"`ack: {mode: …, tracking: …, max_in_flight: …, timeout: …}` (`first` or `all`; `disabled` or `auto`; 1024; 30s). The most particular declaration counts.",
+		field: func(c *Config) any { return &c.Topics },
+	},
+	{
+		Name: "routes", Type: TypeRoutes, Later: "routes are checked and nothing is forwarded",
+		Doc: "What is forwarded: a list of `{name: …, from: …, filter: …, grammar: …, to: …, principal: …, workspaces: […]}`. `from` is an address, or `ag`, `tu`, `ta` or `tb` with a workspace " +
+			"(`ag::acme`); `filter` a pattern for subjects by `grammar` (`strict`, `subtree` or `segmented`; without a filter everything is forwarded); `to` an address; " +
+			"`principal` the service (`sv::…`) under whose permissions it happens, within `workspaces`, by default those of `from` and `to`.",
+		field: func(c *Config) any { return &c.Routes },
 	},
 	{
 		Name: "tasks.start_deadline", Type: TypeDuration, Default: "60s", Min: int64(100 * time.Millisecond), Max: seconds(86_400),
