@@ -130,6 +130,7 @@ func TestOperatorCommands(t *testing.T) {
 		t.Errorf("listed: %v", rows)
 	}
 
+	deadCommands(t, dir)
 	grantCommands(t, dir)
 	taskCommands(t, dir, g.grpc)
 

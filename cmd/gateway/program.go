@@ -55,6 +55,7 @@ type commands struct {
 	Where     whereCmd     `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired or refused."`
 	Topics    topicsCmd    `cmd:"" help:"See how much is sent to addresses, and how much waits."`
 	Mail      mailCmd      `cmd:"" help:"See and move what waits for an identity."`
+	Dead      deadCmd      `cmd:"" name:"dead-letters" help:"See the messages that were given up, and send them again or let them go."`
 	Workspace workspaceCmd `cmd:"" help:"Create and delete workspaces, and say who is in them."`
 	Key       keyCmd       `cmd:"" help:"Make, list and revoke API keys."`
 	Rule      ruleCmd      `cmd:"" help:"Say who may do what, beyond what the kinds of principals may."`

@@ -40,6 +40,9 @@ type Router interface {
 	Backlogs(ctx context.Context, list []address.Address) (map[string]router.Backlog, error)
 	PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) error
 	Replay(ctx context.Context, a address.Address, lease presence.Lease, from uint64) error
+	DeadLetters(ctx context.Context, from uint64, limit int, f router.DeadLetterFilter) (list []router.DeadLetter, next uint64, err error)
+	ReplayDeadLetter(ctx context.Context, position uint64) (messageID string, err error)
+	PurgeDeadLetters(ctx context.Context, from, to uint64) (n int, err error)
 }
 
 // Leases are taken while an operator moves somebody's mail.

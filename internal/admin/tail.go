@@ -85,6 +85,10 @@ func storedMessage(envelope []byte, position uint64) (*adminv1.StoredMessage, er
 	if err := proto.Unmarshal(envelope, &e); err != nil {
 		return nil, err
 	}
+	return storedEnvelope(&e, position), nil
+}
+
+func storedEnvelope(e *aetherv1.MessageEnvelope, position uint64) *adminv1.StoredMessage {
 	m := &adminv1.StoredMessage{
 		Source: e.GetSource(), Topic: e.GetTopic(), MessageId: e.GetMessageId(), MessageType: typeName(e.GetMessageType()),
 		Workspace: e.GetWorkspace(), Payload: e.GetPayload(), Subject: e.GetSubject(), Metadata: e.GetMetadata(),
@@ -98,7 +102,7 @@ func storedMessage(envelope []byte, position uint64) (*adminv1.StoredMessage, er
 			Step: u.GetStep().GetName(), StepNumber: u.GetStep().GetSequence(), TotalSteps: u.GetStep().GetTotalSteps(), Recipient: u.GetRecipient(),
 		}
 	}
-	return m, nil
+	return m
 }
 
 func typeName(t aetherv1.MessageType) string {

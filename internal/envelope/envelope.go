@@ -47,6 +47,13 @@ const (
 	fieldEra       = 108
 )
 
+// ReplayOf is the key of the metadata by which an operator's replay of a message
+// is known: its value is the id of the message. Clients cannot set it.
+const ReplayOf = "aether-replay-of"
+
+// replayEntry is how an entry of the metadata with the key ReplayOf begins.
+const replayEntry = "\x0a\x10" + ReplayOf
+
 // ErrMalformed says that bytes are no envelope.
 var ErrMalformed = errors.New("envelope: malformed")
 
@@ -120,6 +127,8 @@ type View struct {
 	ExpiresAtMS int64
 	Kind        Kind
 	Drawn       bool
+	// Replayed says that an operator had it sent again: it was delivered before.
+	Replayed bool
 
 	raw         []byte
 	metadata    int // bytes that the metadata takes in a frame
@@ -189,6 +198,7 @@ func (v *View) setBytes(field uint32, val []byte) {
 	case fieldMetadata:
 		v.hasMetadata = true
 		v.metadata += sizeTag(frameMetadata) + sizeLength(len(val))
+		v.Replayed = v.Replayed || len(val) >= len(replayEntry) && string(val[:len(replayEntry)]) == replayEntry
 	case fieldWorkspace:
 		v.Workspace = val
 	case fieldOnBehalf:

@@ -28,7 +28,7 @@ type Delivery struct {
 	// Position is written only if Known: 0 is a position.
 	Position    uint64
 	Known       bool
-	Redelivered bool
+	Redelivered bool // it is written, too, of what was replayed
 }
 
 // AppendFrame appends the encoded aether.v1.DownstreamMessage that carries v.
@@ -44,7 +44,7 @@ func (v *View) AppendFrame(dst []byte, d Delivery) []byte {
 	dst = appendVarint(dst, frameTimestamp, uint64(v.TimestampMS))
 	dst = appendBytes(dst, frameTopic, v.Topic)
 	dst = appendVarint(dst, frameDeliveryID, d.ID)
-	if d.Redelivered {
+	if d.Redelivered || v.Replayed {
 		dst = appendVarint(dst, frameRedelivered, 1)
 	}
 	dst = appendBytes(dst, frameSubject, v.Subject)
@@ -74,7 +74,7 @@ func (v *View) messageSize(d Delivery) int {
 		sizeVarint(frameDeliveryID, d.ID) +
 		sizeBytes(frameSubject, v.Subject) +
 		v.metadata
-	if d.Redelivered {
+	if d.Redelivered || v.Replayed {
 		n += sizeVarint(frameRedelivered, 1)
 	}
 	if d.Known {

@@ -35,8 +35,12 @@ const (
 	deadAt       = reservedMetadata + "dead-at"
 	purgeFrom    = reservedMetadata + "purge-from"
 	purgeTo      = reservedMetadata + "purge-to"
-	replayOf     = reservedMetadata + "replay-of"
+	purgeWhy     = reservedMetadata + "purge-why"
+	replayOf     = envelope.ReplayOf
 )
+
+// replayed is why dead letters are gone that were sent again.
+const replayed = "replayed"
 
 // maxDead bounds the messages of workers that wait to be stored as dead
 // letters; past it one is only named in the gateway's log.
@@ -50,6 +54,9 @@ type deadLetters struct {
 	later     *backlog
 	open      func() *streams.Writer[deadItem]
 
+	turn chan struct{} // held by whom operators let work on dead letters
+	deadIndex
+
 	mu     sync.Mutex
 	seq    uint64
 	writer *streams.Writer[deadItem] // nil until it is needed
@@ -60,7 +67,7 @@ type deadLetters struct {
 type deadItem struct{ settled func(streams.Outcome) }
 
 func newDeadLetters(r *Router, o Options, name string) *deadLetters {
-	d := &deadLetters{r: r, partition: -1, later: newBacklog(r, nil)}
+	d := &deadLetters{r: r, partition: -1, later: newBacklog(r, nil), turn: make(chan struct{}, 1)}
 	if n := o.Placement.Count(); o.Driver.Partitions() > n {
 		d.partition = n
 	}

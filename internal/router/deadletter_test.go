@@ -1,9 +1,12 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
 	"testing"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
@@ -44,7 +47,7 @@ func (w *world) deadLetters(from uint64, limit int) ([]DeadLetter, uint64) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	list, next, err := w.r.DeadLetters(ctx, from, limit)
+	list, next, err := w.r.DeadLetters(ctx, from, limit, DeadLetterFilter{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -138,11 +141,12 @@ func TestS8Operators(t *testing.T) {
 	a, b := w.agent("a", client(0)), w.agent("b", client(0))
 	const n = 7
 	for i := range n {
-		text := fmt.Sprint(i)
-		a.send(b.name, text, "")
-		b.reject(text)
-		w.eventually(func() bool { return w.r.stats.DeadLetters.Load() == uint64(i+1) })
+		a.send(b.name, fmt.Sprint(i), "")
 	}
+	for range n * maxAttempts { // together: the pauses between attempts are long
+		b.nack(b.message().GetDeliveryId())
+	}
+	w.eventually(func() bool { return w.r.stats.DeadLetters.Load() == n })
 	var all []DeadLetter
 	for from, pages := uint64(0), 0; ; pages++ {
 		list, next := w.deadLetters(from, 3)
@@ -162,36 +166,116 @@ func TestS8Operators(t *testing.T) {
 
 	// Replayed to somebody who is away: it is noted like any other.
 	b.leave()
-	if err := w.r.ReplayDeadLetter(ctx, all[3].Position); err != nil {
+	if id, err := w.r.ReplayDeadLetter(ctx, all[3].Position); err != nil || id == "" {
 		t.Fatal(err)
 	}
-	if err := w.r.ReplayDeadLetter(ctx, all[3].Position); !errors.Is(err, ErrNoDeadLetter) {
+	if _, err := w.r.ReplayDeadLetter(ctx, all[3].Position); !errors.Is(err, ErrReplayed) {
 		t.Errorf("replayed twice: %v", err)
 	}
 	b = w.agent("b", client(0))
 	m := b.message()
-	if string(m.GetPayload()) != "3" || m.GetSourceTopic() != a.name || m.GetMessageId() == all[3].Message.GetMessageId() ||
-		m.GetMetadata()[replayOf] != all[3].Message.GetMessageId() {
+	if !bytes.Equal(m.GetPayload(), all[3].Message.GetPayload()) || m.GetSourceTopic() != a.name || m.GetMessageId() == all[3].Message.GetMessageId() ||
+		m.GetMetadata()[replayOf] != all[3].Message.GetMessageId() || !m.GetRedelivered() {
 		t.Errorf("got %v", m)
 	}
-	if err := w.r.PurgeDeadLetters(ctx, all[1].Position, all[4].Position); err != nil {
-		t.Fatal(err)
+	if n, err := w.r.PurgeDeadLetters(ctx, all[1].Position, all[4].Position); err != nil || n != 3 {
+		t.Fatalf("purged %d: %v", n, err)
 	}
 	list, _ := w.deadLetters(0, 100)
-	var left []string
-	for _, d := range list {
-		left = append(left, string(d.Message.GetPayload()))
+	if left, want := payloads(list), payloads([]DeadLetter{all[0], all[5], all[6]}); left != want {
+		t.Errorf("left are %v, want %v", left, want)
 	}
-	if fmt.Sprint(left) != "[0 5 6]" {
-		t.Errorf("left are %v", left)
-	}
-	for _, position := range []uint64{all[2].Position, all[6].Position + 1, 1 << 50} {
-		if err := w.r.ReplayDeadLetter(ctx, position); !errors.Is(err, ErrNoDeadLetter) {
-			t.Errorf("replay of %d: %v", position, err)
+	for position, want := range map[uint64]error{
+		all[2].Position: ErrNoDeadLetter, all[3].Position: ErrReplayed, all[6].Position + 1: ErrNoDeadLetter, 1 << 50: ErrNoDeadLetter,
+	} {
+		if _, err := w.r.ReplayDeadLetter(ctx, position); !errors.Is(err, want) {
+			t.Errorf("replay of %d: %v, want %v", position, err, want)
 		}
 	}
-	if list, next, err := w.r.DeadLetters(ctx, 1<<50, 10); len(list) != 0 || next != 0 || err != nil {
+	if list, next, err := w.r.DeadLetters(ctx, 1<<50, 10, DeadLetterFilter{}); len(list) != 0 || next != 0 || err != nil {
 		t.Errorf("beyond the end: %v, %d, %v", list, next, err)
+	}
+
+	// What is refused again after a replay is a dead letter anew, and names the
+	// first message still.
+	for attempt := range maxAttempts {
+		if attempt > 0 {
+			m = b.message()
+		}
+		b.nack(m.GetDeliveryId())
+	}
+	w.eventually(func() bool { return w.r.stats.DeadLetters.Load() == n+1 })
+	again, _ := w.deadLetters(all[6].Position+1, 10)
+	if len(again) != 1 || again[0].Message.GetMetadata()[replayOf] != all[3].Message.GetMessageId() {
+		t.Fatalf("replayed and refused: %v", again)
+	}
+	if _, err := w.r.ReplayDeadLetter(ctx, again[0].Position); err != nil {
+		t.Error(err)
+	}
+	if again := b.message(); !bytes.Equal(again.GetPayload(), m.GetPayload()) || again.GetMetadata()[replayOf] != all[3].Message.GetMessageId() {
+		t.Errorf("got %v", again)
+	}
+
+	// What is given up after a purge of everything stays; the filter.
+	if n, err := w.r.PurgeDeadLetters(ctx, 0, math.MaxUint64); err != nil || n != 3 {
+		t.Errorf("purged %d: %v", n, err)
+	}
+	a.send(b.name, "later", "")
+	b.reject("later")
+	w.eventually(func() bool { return w.r.stats.DeadLetters.Load() == n+2 })
+	for filter, want := range map[DeadLetterFilter]int{
+		{}: 1, {Prefix: "ag::w"}: 1, {Prefix: "tb::"}: 0, {Reason: DeadRejected}: 1, {Reason: DeadUnclaimed}: 0,
+	} {
+		if list, _, err := w.r.DeadLetters(ctx, 0, 10, filter); err != nil || len(list) != want {
+			t.Errorf("%+v: %v, %v", filter, list, err)
+		}
+	}
+}
+
+func payloads(list []DeadLetter) string {
+	texts := make([]string, len(list))
+	for i, d := range list {
+		texts[i] = string(d.Message.GetPayload())
+	}
+	return fmt.Sprint(texts)
+}
+
+// Two gateways replay one letter at a time: it is sent once (delivery rule P6).
+// Another one that comes to know of it later lists it no more.
+func TestS8ReplayOnTwoGateways(t *testing.T) {
+	t.Parallel()
+	w := withDeadLetters(t)
+	other := w.second()
+	a, b := w.agent("a", client(0)), w.agent("b", client(0))
+	a.send(b.name, "bad", "")
+	b.reject("bad")
+	w.eventually(func() bool { return w.r.stats.DeadLetters.Load() == 1 })
+	list, _ := w.deadLetters(0, 10)
+	if len(list) != 1 {
+		t.Fatalf("the log has %v", list)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var both sync.WaitGroup
+	errs := make([]error, 2)
+	for i, r := range []*Router{w.r, other.r} {
+		both.Go(func() { _, errs[i] = r.ReplayDeadLetter(ctx, list[0].Position) })
+	}
+	both.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, ErrReplayed) {
+			t.Errorf("got %v", errs)
+		}
+	}
+	if m := b.message(); string(m.GetPayload()) != "bad" {
+		t.Errorf("got %v", m)
+	}
+	a.send(b.name, "end", "")
+	b.wants("end")
+	for _, r := range []*Router{w.r, other.r} {
+		if list, _, err := r.DeadLetters(ctx, 0, 10, DeadLetterFilter{}); len(list) != 0 || err != nil {
+			t.Errorf("listed are %v, %v", list, err)
+		}
 	}
 }
 
@@ -203,7 +287,7 @@ func TestS8NoDeadLetterLog(t *testing.T) {
 	a.send(b.name, "bad", "")
 	last := b.reject("bad")
 	w.eventually(func() bool { _, _, open := b.box.PositionOf(last.GetDeliveryId()); return !open })
-	if _, _, err := w.r.DeadLetters(context.Background(), 0, 1); !errors.Is(err, ErrNoDeadLetters) {
+	if _, _, err := w.r.DeadLetters(context.Background(), 0, 1, DeadLetterFilter{}); !errors.Is(err, ErrNoDeadLetters) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -3,17 +3,14 @@ package router
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
-	"github.com/aether-gateway/gateway/internal/acl"
-	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/envelope"
-	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/streams"
 )
 
@@ -22,8 +19,10 @@ var (
 	// letters.
 	ErrNoDeadLetters = errors.New("router: there is no dead-letter log")
 	// ErrNoDeadLetter says that there is no dead letter at a position: it never
-	// was, was purged or replayed, or retention has removed it.
+	// was, was purged, or retention has removed it.
 	ErrNoDeadLetter = errors.New("router: there is no such dead letter")
+	// ErrReplayed says that a dead letter was sent to its address again before.
+	ErrReplayed = errors.New("router: the dead letter was replayed already")
 )
 
 // DeadLetter is a message that was given up (delivery rule S8).
@@ -41,26 +40,48 @@ type DeadLetter struct {
 	Message *aetherv1.MessageEnvelope
 }
 
+// DeadLetterFilter chooses dead letters; its zero value chooses all.
+type DeadLetterFilter struct {
+	// Prefix is how their address begins, Reason why they were given up.
+	Prefix, Reason string
+}
+
+func (f *DeadLetterFilter) wants(e *aetherv1.MessageEnvelope) bool {
+	return strings.HasPrefix(e.GetTopic(), f.Prefix) && (f.Reason == "" || e.GetMetadata()[deadReason] == f.Reason)
+}
+
 // DeadLetters returns dead letters in the order of their positions, at most
-// limit of them, from the position from on (0: the first), and where to go on.
-// next is 0 if there are no more. It reads the dead-letter log from there to its
-// end, so it takes as long as that is.
-func (r *Router) DeadLetters(ctx context.Context, from uint64, limit int) (list []DeadLetter, next uint64, err error) {
-	gone, end, err := r.purged(ctx, from)
+// limit of them and some megabytes, from the position from on (0: the first),
+// and where to go on. next is 0 if there are no more. It takes nothing. The
+// first call reads the log of dead letters from its beginning to its end, later
+// ones what is asked for and what is new; when ctx ends before it has come to the
+// end it returns what it has found by then.
+func (r *Router) DeadLetters(ctx context.Context, from uint64, limit int, f DeadLetterFilter) (list []DeadLetter, next uint64, err error) {
+	done, err := r.dead.begin(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
+	defer done()
+	end, err := r.dead.refresh(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	size, passed := 0, uint64(0)
 	err = r.readDead(ctx, from, end, func(position uint64, e *aetherv1.MessageEnvelope) bool {
-		if e.GetKind() != aetherv1.MessageEnvelope_KIND_DEAD_LETTER || gone.has(position) {
+		if e.GetKind() != aetherv1.MessageEnvelope_KIND_DEAD_LETTER || !f.wants(e) || r.dead.gone.has(position) {
+			passed = position
 			return true
 		}
-		if len(list) >= limit {
+		if size += proto.Size(e); len(list) >= limit || len(list) > 0 && size > maxObservedBytes {
 			next = position
 			return false
 		}
-		list = append(list, deadLetterOf(position, e))
+		list, passed = append(list, deadLetterOf(position, e)), position
 		return true
 	})
+	if err != nil && passed > from {
+		return list, passed + 1, nil
+	}
 	return list, next, err
 }
 
@@ -80,10 +101,38 @@ func deadLetterOf(position uint64, e *aetherv1.MessageEnvelope) DeadLetter {
 }
 
 // PurgeDeadLetters makes the dead letters from one position to another, both
-// included, go. A log cannot be written over: a record at its end says so, and
-// what they take is freed by retention.
-func (r *Router) PurgeDeadLetters(ctx context.Context, from, to uint64) error {
-	_, stored, err := r.markDead(map[string]string{purgeFrom: strconv.FormatUint(from, 10), purgeTo: strconv.FormatUint(to, 10)})
+// included, go, and returns how many there were. A log cannot be written over:
+// a record at its end says so, and what they take is freed by retention. What is
+// given up after the call stays.
+func (r *Router) PurgeDeadLetters(ctx context.Context, from, to uint64) (n int, err error) {
+	done, err := r.dead.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	end, err := r.dead.refresh(ctx)
+	if err != nil {
+		return 0, err
+	}
+	to = min(to, end)
+	err = r.readDead(ctx, from, end, func(position uint64, e *aetherv1.MessageEnvelope) bool {
+		if position > to {
+			return false
+		}
+		if e.GetKind() == aetherv1.MessageEnvelope_KIND_DEAD_LETTER && !r.dead.gone.has(position) {
+			n++
+		}
+		return true
+	})
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	return n, r.purgeDead(ctx, span{first: from, last: to})
+}
+
+// purgeDead records that dead letters are gone, and waits until that is stored.
+func (r *Router) purgeDead(ctx context.Context, s span) error {
+	_, stored, err := r.markDead(s.record())
 	if err != nil {
 		return err
 	}
@@ -102,87 +151,20 @@ func (r *Router) PurgeDeadLetters(ctx context.Context, from, to uint64) error {
 	}
 }
 
-// ReplayDeadLetter sends a dead letter to its address again and purges it when
-// it is stored. It is a new message, with an id and a time of its own and
-// without the old one's time to live: receivers recognise repeats by their ids.
-// After an error of purging it is sent and still there.
-func (r *Router) ReplayDeadLetter(ctx context.Context, position uint64) error {
-	gone, end, err := r.purged(ctx, position)
-	if err != nil {
-		return err
-	}
-	var found *aetherv1.MessageEnvelope
-	err = r.readDead(ctx, position, end, func(at uint64, e *aetherv1.MessageEnvelope) bool {
-		if at == position && e.GetKind() == aetherv1.MessageEnvelope_KIND_DEAD_LETTER && !gone.has(position) {
-			found = e
-		}
-		return false
-	})
-	if err != nil {
-		return err
-	}
-	if found == nil {
-		return ErrNoDeadLetter
-	}
-	d := deadLetterOf(position, found)
-	if err := r.resend(ctx, d.Message); err != nil {
-		return fmt.Errorf("replay the dead letter at %d: %w", position, err)
-	}
-	return r.PurgeDeadLetters(ctx, position, position)
-}
-
-// resend publishes a message again, in the name of who sent it.
-func (r *Router) resend(ctx context.Context, m *aetherv1.MessageEnvelope) error {
-	e := envelope.Envelope{
-		Source: m.GetSource(), Payload: m.GetPayload(), Type: int32(m.GetMessageType()), Metadata: m.GetMetadata(),
-		Workspace: m.GetWorkspace(), Subject: m.GetSubject(), Topic: m.GetTopic(), Origin: r.origin, TimestampMS: r.nowMS(),
-		Era: m.GetWorkspaceEra(),
-	}
-	if m.GetOnBehalfSubject() != nil {
-		var err error
-		if e.OnBehalf, err = proto.Marshal(m.GetOnBehalfSubject()); err != nil {
-			return err
-		}
-	}
-	if e.Metadata == nil {
-		e.Metadata = map[string]string{}
-	}
-	e.Metadata[replayOf] = m.GetMessageId()
-	box := delivery.NewMailbox(delivery.Options{})
-	defer box.Close()
-	s := r.NewSender(&acl.Principal{}, e.Source, presence.Lease{}, box, func() {})
-	if err := s.publish("replay", &e, nil); err != nil {
-		return err
-	}
-	var batch delivery.Batch
-	for !box.Take(&batch) {
-		select {
-		case <-box.Wake():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	var answer aetherv1.DownstreamMessage
-	if err := proto.Unmarshal(batch.Frames[0], &answer); err != nil {
-		return err
-	}
-	if e := answer.GetError(); e != nil {
-		return fmt.Errorf("%s: %s", e.GetCode(), e.GetMessage())
-	}
-	return nil
-}
-
 // markDead puts a record on its way into the dead-letter log.
 func (r *Router) markDead(metadata map[string]string) (seq uint64, stored <-chan streams.Outcome, err error) {
 	if r.dead.partition < 0 {
 		return 0, nil, ErrNoDeadLetters
 	}
-	e := &aetherv1.MessageEnvelope{
-		Kind: aetherv1.MessageEnvelope_KIND_MARKER, TimestampMs: r.nowMS(), Metadata: metadata,
-	}
+	e := marker(metadata)
+	e.TimestampMs = r.nowMS()
 	outcome := make(chan streams.Outcome, 2) // as many as there may be
 	err = r.dead.append(e, func(o streams.Outcome) { outcome <- o })
 	return e.GetOriginSeq(), outcome, err
+}
+
+func marker(metadata map[string]string) *aetherv1.MessageEnvelope {
+	return &aetherv1.MessageEnvelope{Kind: aetherv1.MessageEnvelope_KIND_MARKER, Metadata: metadata}
 }
 
 // deadEnd returns the end of the dead-letter log: the position of a record that
@@ -230,38 +212,6 @@ func (r *Router) deadEnd(ctx context.Context) (end uint64, err error) {
 			return 0, ctx.Err()
 		}
 	}
-}
-
-// ranges are positions that were purged, each from and to.
-type ranges [][2]uint64
-
-func (g ranges) has(position uint64) bool {
-	for _, one := range g {
-		if position >= one[0] && position <= one[1] {
-			return true
-		}
-	}
-	return false
-}
-
-// purged returns what of the dead-letter log from a position on was purged, and
-// where the log ends.
-func (r *Router) purged(ctx context.Context, from uint64) (gone ranges, end uint64, err error) {
-	if r.dead.partition < 0 {
-		return nil, 0, ErrNoDeadLetters
-	}
-	if end, err = r.deadEnd(ctx); err != nil {
-		return nil, 0, err
-	}
-	err = r.readDead(ctx, from, end, func(_ uint64, e *aetherv1.MessageEnvelope) bool {
-		first, errFirst := strconv.ParseUint(e.GetMetadata()[purgeFrom], 10, 64)
-		last, errLast := strconv.ParseUint(e.GetMetadata()[purgeTo], 10, 64)
-		if e.GetKind() == aetherv1.MessageEnvelope_KIND_MARKER && errFirst == nil && errLast == nil {
-			gone = append(gone, [2]uint64{first, last})
-		}
-		return true
-	})
-	return gone, end, err
 }
 
 // readDead reads the dead-letter log from a position to its end, or until each

@@ -1689,6 +1689,456 @@ func (x *ReplayMailResponse) GetPosition() uint64 {
 	return 0
 }
 
+// DeadLetter is a message that was given up: nobody is given it any more.
+type DeadLetter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it in the log of dead letters.
+	Position uint64 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	// rejected: its receiver wanted it again until the last attempt; unfinished: workers
+	// gave it back until the last attempt; unclaimed: no worker came for it in time.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How often it was delivered.
+	Attempts int32 `protobuf:"varint,3,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// When it was given up.
+	GivenUpAtMs int64 `protobuf:"varint,4,opt,name=given_up_at_ms,json=givenUpAtMs,proto3" json:"given_up_at_ms,omitempty"`
+	// The message, with the position that it had at its address.
+	Message       *StoredMessage `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetter) Reset() {
+	*x = DeadLetter{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetter) ProtoMessage() {}
+
+func (x *DeadLetter) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
+func (*DeadLetter) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DeadLetter) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetGivenUpAtMs() int64 {
+	if x != nil {
+		return x.GivenUpAtMs
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetMessage() *StoredMessage {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+// ListDeadLettersRequest chooses dead letters; empty fields choose all.
+type ListDeadLettersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How their address begins.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// rejected, unfinished or unclaimed.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// At most 500, which is also the default.
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersRequest) Reset() {
+	*x = ListDeadLettersRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersRequest) ProtoMessage() {}
+
+func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListDeadLettersRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDeadLettersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListDeadLettersResponse is a page of dead letters, the oldest first. A page may be
+// empty and have a next one.
+type ListDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DeadLetters   []*DeadLetter          `protobuf:"bytes,1,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersResponse) Reset() {
+	*x = ListDeadLettersResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersResponse) ProtoMessage() {}
+
+func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListDeadLettersResponse) GetDeadLetters() []*DeadLetter {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return nil
+}
+
+func (x *ListDeadLettersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ReplayDeadLetterRequest names a dead letter.
+type ReplayDeadLetterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      uint64                 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayDeadLetterRequest) Reset() {
+	*x = ReplayDeadLetterRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayDeadLetterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayDeadLetterRequest) ProtoMessage() {}
+
+func (x *ReplayDeadLetterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayDeadLetterRequest.ProtoReflect.Descriptor instead.
+func (*ReplayDeadLetterRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ReplayDeadLetterRequest) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+// ReplayDeadLetterResponse says what was sent.
+type ReplayDeadLetterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the message that was sent; the id of the first one is in its metadata, under
+	// aether-replay-of.
+	MessageId     string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayDeadLetterResponse) Reset() {
+	*x = ReplayDeadLetterResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayDeadLetterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayDeadLetterResponse) ProtoMessage() {}
+
+func (x *ReplayDeadLetterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayDeadLetterResponse.ProtoReflect.Descriptor instead.
+func (*ReplayDeadLetterResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ReplayDeadLetterResponse) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+// PurgeDeadLettersRequest names dead letters.
+type PurgeDeadLettersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How much: exactly one.
+	//
+	// Types that are valid to be assigned to Extent:
+	//
+	//	*PurgeDeadLettersRequest_Position
+	//	*PurgeDeadLettersRequest_ToPosition
+	//	*PurgeDeadLettersRequest_All
+	Extent        isPurgeDeadLettersRequest_Extent `protobuf_oneof:"extent"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeDeadLettersRequest) Reset() {
+	*x = PurgeDeadLettersRequest{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeDeadLettersRequest) ProtoMessage() {}
+
+func (x *PurgeDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*PurgeDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PurgeDeadLettersRequest) GetExtent() isPurgeDeadLettersRequest_Extent {
+	if x != nil {
+		return x.Extent
+	}
+	return nil
+}
+
+func (x *PurgeDeadLettersRequest) GetPosition() uint64 {
+	if x != nil {
+		if x, ok := x.Extent.(*PurgeDeadLettersRequest_Position); ok {
+			return x.Position
+		}
+	}
+	return 0
+}
+
+func (x *PurgeDeadLettersRequest) GetToPosition() uint64 {
+	if x != nil {
+		if x, ok := x.Extent.(*PurgeDeadLettersRequest_ToPosition); ok {
+			return x.ToPosition
+		}
+	}
+	return 0
+}
+
+func (x *PurgeDeadLettersRequest) GetAll() bool {
+	if x != nil {
+		if x, ok := x.Extent.(*PurgeDeadLettersRequest_All); ok {
+			return x.All
+		}
+	}
+	return false
+}
+
+type isPurgeDeadLettersRequest_Extent interface {
+	isPurgeDeadLettersRequest_Extent()
+}
+
+type PurgeDeadLettersRequest_Position struct {
+	// The one at a position.
+	Position uint64 `protobuf:"varint,1,opt,name=position,proto3,oneof"`
+}
+
+type PurgeDeadLettersRequest_ToPosition struct {
+	// Everything up to a position, that one included.
+	ToPosition uint64 `protobuf:"varint,2,opt,name=to_position,json=toPosition,proto3,oneof"`
+}
+
+type PurgeDeadLettersRequest_All struct {
+	// Everything that is there now.
+	All bool `protobuf:"varint,3,opt,name=all,proto3,oneof"`
+}
+
+func (*PurgeDeadLettersRequest_Position) isPurgeDeadLettersRequest_Extent() {}
+
+func (*PurgeDeadLettersRequest_ToPosition) isPurgeDeadLettersRequest_Extent() {}
+
+func (*PurgeDeadLettersRequest_All) isPurgeDeadLettersRequest_Extent() {}
+
+// PurgeDeadLettersResponse says how many there were.
+type PurgeDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Purged        int64                  `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeDeadLettersResponse) Reset() {
+	*x = PurgeDeadLettersResponse{}
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeDeadLettersResponse) ProtoMessage() {}
+
+func (x *PurgeDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*PurgeDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PurgeDeadLettersResponse) GetPurged() int64 {
+	if x != nil {
+		return x.Purged
+	}
+	return 0
+}
+
 // Key is an API key, without the key itself.
 type Key struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1718,7 +2168,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +2180,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +2193,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Key) GetKeyId() string {
@@ -1862,7 +2312,7 @@ type CreateKeyRequest struct {
 
 func (x *CreateKeyRequest) Reset() {
 	*x = CreateKeyRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2324,7 @@ func (x *CreateKeyRequest) String() string {
 func (*CreateKeyRequest) ProtoMessage() {}
 
 func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2337,7 @@ func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateKeyRequest) GetKey() *Key {
@@ -1910,7 +2360,7 @@ type CreateKeyResponse struct {
 
 func (x *CreateKeyResponse) Reset() {
 	*x = CreateKeyResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2372,7 @@ func (x *CreateKeyResponse) String() string {
 func (*CreateKeyResponse) ProtoMessage() {}
 
 func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2385,7 @@ func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateKeyResponse) GetApiKey() string {
@@ -1971,7 +2421,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2433,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2446,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListKeysRequest) GetPageSize() int32 {
@@ -2024,7 +2474,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2486,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2499,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListKeysResponse) GetKeys() []*Key {
@@ -2077,7 +2527,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2539,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2552,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RevokeKeyRequest) GetKey() string {
@@ -2124,7 +2574,7 @@ type RevokeKeyResponse struct {
 
 func (x *RevokeKeyResponse) Reset() {
 	*x = RevokeKeyResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2586,7 @@ func (x *RevokeKeyResponse) String() string {
 func (*RevokeKeyResponse) ProtoMessage() {}
 
 func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2599,7 @@ func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResponse.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RevokeKeyResponse) GetKey() *Key {
@@ -2183,7 +2633,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2645,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2658,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RevokeRequest) GetWhat() string {
@@ -2248,7 +2698,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2710,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2723,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 // Workspace is one that exists.
@@ -2288,7 +2738,7 @@ type Workspace struct {
 
 func (x *Workspace) Reset() {
 	*x = Workspace{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2750,7 @@ func (x *Workspace) String() string {
 func (*Workspace) ProtoMessage() {}
 
 func (x *Workspace) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2763,7 @@ func (x *Workspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
 func (*Workspace) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Workspace) GetName() string {
@@ -2347,7 +2797,7 @@ type CreateWorkspaceRequest struct {
 
 func (x *CreateWorkspaceRequest) Reset() {
 	*x = CreateWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2809,7 @@ func (x *CreateWorkspaceRequest) String() string {
 func (*CreateWorkspaceRequest) ProtoMessage() {}
 
 func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2822,7 @@ func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateWorkspaceRequest) GetName() string {
@@ -2394,7 +2844,7 @@ type CreateWorkspaceResponse struct {
 
 func (x *CreateWorkspaceResponse) Reset() {
 	*x = CreateWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2856,7 @@ func (x *CreateWorkspaceResponse) String() string {
 func (*CreateWorkspaceResponse) ProtoMessage() {}
 
 func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2869,7 @@ func (x *CreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CreateWorkspaceResponse) GetWorkspace() *Workspace {
@@ -2448,7 +2898,7 @@ type ListWorkspacesRequest struct {
 
 func (x *ListWorkspacesRequest) Reset() {
 	*x = ListWorkspacesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2910,7 @@ func (x *ListWorkspacesRequest) String() string {
 func (*ListWorkspacesRequest) ProtoMessage() {}
 
 func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2923,7 @@ func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListWorkspacesRequest) GetPageSize() int32 {
@@ -2501,7 +2951,7 @@ type ListWorkspacesResponse struct {
 
 func (x *ListWorkspacesResponse) Reset() {
 	*x = ListWorkspacesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2963,7 @@ func (x *ListWorkspacesResponse) String() string {
 func (*ListWorkspacesResponse) ProtoMessage() {}
 
 func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2976,7 @@ func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListWorkspacesResponse) GetWorkspaces() []*Workspace {
@@ -2553,7 +3003,7 @@ type DeleteWorkspaceRequest struct {
 
 func (x *DeleteWorkspaceRequest) Reset() {
 	*x = DeleteWorkspaceRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +3015,7 @@ func (x *DeleteWorkspaceRequest) String() string {
 func (*DeleteWorkspaceRequest) ProtoMessage() {}
 
 func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +3028,7 @@ func (x *DeleteWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteWorkspaceRequest) GetName() string {
@@ -2597,7 +3047,7 @@ type DeleteWorkspaceResponse struct {
 
 func (x *DeleteWorkspaceResponse) Reset() {
 	*x = DeleteWorkspaceResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +3059,7 @@ func (x *DeleteWorkspaceResponse) String() string {
 func (*DeleteWorkspaceResponse) ProtoMessage() {}
 
 func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +3072,7 @@ func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 // Member is a user as far as one workspace is concerned.
@@ -2642,7 +3092,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +3104,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +3117,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Member) GetWorkspace() string {
@@ -2718,7 +3168,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +3180,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +3193,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListMembersRequest) GetWorkspace() string {
@@ -2778,7 +3228,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +3240,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +3253,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -2833,7 +3283,7 @@ type RuleMemberRequest struct {
 
 func (x *RuleMemberRequest) Reset() {
 	*x = RuleMemberRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +3295,7 @@ func (x *RuleMemberRequest) String() string {
 func (*RuleMemberRequest) ProtoMessage() {}
 
 func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +3308,7 @@ func (x *RuleMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberRequest.ProtoReflect.Descriptor instead.
 func (*RuleMemberRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RuleMemberRequest) GetWorkspace() string {
@@ -2893,7 +3343,7 @@ type RuleMemberResponse struct {
 
 func (x *RuleMemberResponse) Reset() {
 	*x = RuleMemberResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3355,7 @@ func (x *RuleMemberResponse) String() string {
 func (*RuleMemberResponse) ProtoMessage() {}
 
 func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3368,7 @@ func (x *RuleMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMemberResponse.ProtoReflect.Descriptor instead.
 func (*RuleMemberResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RuleMemberResponse) GetWasMember() bool {
@@ -2951,7 +3401,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3413,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3426,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Rule) GetId() int64 {
@@ -3052,7 +3502,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3514,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3527,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -3100,7 +3550,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3562,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3575,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AddRuleResponse) GetRule() *Rule {
@@ -3163,7 +3613,7 @@ type RuleWarning struct {
 
 func (x *RuleWarning) Reset() {
 	*x = RuleWarning{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3625,7 @@ func (x *RuleWarning) String() string {
 func (*RuleWarning) ProtoMessage() {}
 
 func (x *RuleWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3638,7 @@ func (x *RuleWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleWarning.ProtoReflect.Descriptor instead.
 func (*RuleWarning) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RuleWarning) GetCode() string {
@@ -3224,7 +3674,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3686,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3699,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListRulesRequest) GetPageSize() int32 {
@@ -3277,7 +3727,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3739,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3752,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -3329,7 +3779,7 @@ type RemoveRuleRequest struct {
 
 func (x *RemoveRuleRequest) Reset() {
 	*x = RemoveRuleRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3791,7 @@ func (x *RemoveRuleRequest) String() string {
 func (*RemoveRuleRequest) ProtoMessage() {}
 
 func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3804,7 @@ func (x *RemoveRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRuleRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemoveRuleRequest) GetId() int64 {
@@ -3374,7 +3824,7 @@ type RemoveRuleResponse struct {
 
 func (x *RemoveRuleResponse) Reset() {
 	*x = RemoveRuleResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3836,7 @@ func (x *RemoveRuleResponse) String() string {
 func (*RemoveRuleResponse) ProtoMessage() {}
 
 func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3849,7 @@ func (x *RemoveRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRuleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRuleResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RemoveRuleResponse) GetRule() *Rule {
@@ -3424,7 +3874,7 @@ type ExplainSendRequest struct {
 
 func (x *ExplainSendRequest) Reset() {
 	*x = ExplainSendRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3886,7 @@ func (x *ExplainSendRequest) String() string {
 func (*ExplainSendRequest) ProtoMessage() {}
 
 func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3899,7 @@ func (x *ExplainSendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendRequest.ProtoReflect.Descriptor instead.
 func (*ExplainSendRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExplainSendRequest) GetIdentity() string {
@@ -3495,7 +3945,7 @@ type ExplainSendResponse struct {
 
 func (x *ExplainSendResponse) Reset() {
 	*x = ExplainSendResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3957,7 @@ func (x *ExplainSendResponse) String() string {
 func (*ExplainSendResponse) ProtoMessage() {}
 
 func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3970,7 @@ func (x *ExplainSendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSendResponse.ProtoReflect.Descriptor instead.
 func (*ExplainSendResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExplainSendResponse) GetAllowed() bool {
@@ -3590,7 +4040,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +4052,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +4065,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListAuditRequest) GetKind() string {
@@ -3664,7 +4114,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +4126,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +4139,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3731,7 +4181,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +4193,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +4206,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AuditRecord) GetAtMs() int64 {
@@ -3864,7 +4314,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4326,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4339,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Task) GetTaskId() string {
@@ -4070,7 +4520,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4532,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4545,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListTasksRequest) GetWorkspace() string {
@@ -4151,7 +4601,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4613,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4176,7 +4626,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -4203,7 +4653,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4665,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4678,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -4248,7 +4698,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4710,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4723,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -4296,7 +4746,7 @@ type MoveTaskRequest struct {
 
 func (x *MoveTaskRequest) Reset() {
 	*x = MoveTaskRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4758,7 @@ func (x *MoveTaskRequest) String() string {
 func (*MoveTaskRequest) ProtoMessage() {}
 
 func (x *MoveTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +4771,7 @@ func (x *MoveTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveTaskRequest.ProtoReflect.Descriptor instead.
 func (*MoveTaskRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MoveTaskRequest) GetTaskId() string {
@@ -4355,7 +4805,7 @@ type MoveTaskResponse struct {
 
 func (x *MoveTaskResponse) Reset() {
 	*x = MoveTaskResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4817,7 @@ func (x *MoveTaskResponse) String() string {
 func (*MoveTaskResponse) ProtoMessage() {}
 
 func (x *MoveTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4830,7 @@ func (x *MoveTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveTaskResponse.ProtoReflect.Descriptor instead.
 func (*MoveTaskResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MoveTaskResponse) GetTask() *Task {
@@ -4400,7 +4850,7 @@ type WatchTaskRequest struct {
 
 func (x *WatchTaskRequest) Reset() {
 	*x = WatchTaskRequest{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4862,7 @@ func (x *WatchTaskRequest) String() string {
 func (*WatchTaskRequest) ProtoMessage() {}
 
 func (x *WatchTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4875,7 @@ func (x *WatchTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTaskRequest.ProtoReflect.Descriptor instead.
 func (*WatchTaskRequest) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WatchTaskRequest) GetTaskId() string {
@@ -4446,7 +4896,7 @@ type WatchTaskResponse struct {
 
 func (x *WatchTaskResponse) Reset() {
 	*x = WatchTaskResponse{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4908,7 @@ func (x *WatchTaskResponse) String() string {
 func (*WatchTaskResponse) ProtoMessage() {}
 
 func (x *WatchTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4471,7 +4921,7 @@ func (x *WatchTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTaskResponse.ProtoReflect.Descriptor instead.
 func (*WatchTaskResponse) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WatchTaskResponse) GetTask() *Task {
@@ -4504,7 +4954,7 @@ type TaskProgress struct {
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[66]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4966,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_aether_admin_v1_admin_proto_msgTypes[66]
+	mi := &file_aether_admin_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4979,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TaskProgress) GetSource() string {
@@ -4716,7 +5166,36 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bsince_ms\x18\x03 \x01(\x03H\x00R\asinceMsB\a\n" +
 	"\x05start\"0\n" +
 	"\x12ReplayMailResponse\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\"\xa2\x03\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"\xbb\x01\n" +
+	"\n" +
+	"DeadLetter\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
+	"\battempts\x18\x03 \x01(\x05R\battempts\x12#\n" +
+	"\x0egiven_up_at_ms\x18\x04 \x01(\x03R\vgivenUpAtMs\x128\n" +
+	"\amessage\x18\x05 \x01(\v2\x1e.aether.admin.v1.StoredMessageR\amessage\"\x84\x01\n" +
+	"\x16ListDeadLettersRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x81\x01\n" +
+	"\x17ListDeadLettersResponse\x12>\n" +
+	"\fdead_letters\x18\x01 \x03(\v2\x1b.aether.admin.v1.DeadLetterR\vdeadLetters\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
+	"\x17ReplayDeadLetterRequest\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\"9\n" +
+	"\x18ReplayDeadLetterResponse\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\"x\n" +
+	"\x17PurgeDeadLettersRequest\x12\x1c\n" +
+	"\bposition\x18\x01 \x01(\x04H\x00R\bposition\x12!\n" +
+	"\vto_position\x18\x02 \x01(\x04H\x00R\n" +
+	"toPosition\x12\x12\n" +
+	"\x03all\x18\x03 \x01(\bH\x00R\x03allB\b\n" +
+	"\x06extent\"2\n" +
+	"\x18PurgeDeadLettersResponse\x12\x16\n" +
+	"\x06purged\x18\x01 \x01(\x03R\x06purged\"\xa2\x03\n" +
 	"\x03Key\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4947,7 +5426,7 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"completion\x12\x18\n" +
 	"\asummary\x18\x04 \x01(\tR\asummary\x12\x12\n" +
 	"\x04step\x18\x05 \x01(\tR\x04step\x12!\n" +
-	"\ftimestamp_ms\x18\x06 \x01(\x03R\vtimestampMs2\x84\x17\n" +
+	"\ftimestamp_ms\x18\x06 \x01(\x03R\vtimestampMs2\xbc\x19\n" +
 	"\x05Admin\x12U\n" +
 	"\n" +
 	"ServerInfo\x12\".aether.admin.v1.ServerInfoRequest\x1a#.aether.admin.v1.ServerInfoResponse\x12[\n" +
@@ -4960,7 +5439,10 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bPeekMail\x12 .aether.admin.v1.PeekMailRequest\x1a!.aether.admin.v1.PeekMailResponse\x12O\n" +
 	"\bSkipMail\x12 .aether.admin.v1.SkipMailRequest\x1a!.aether.admin.v1.SkipMailResponse\x12U\n" +
 	"\n" +
-	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12R\n" +
+	"ReplayMail\x12\".aether.admin.v1.ReplayMailRequest\x1a#.aether.admin.v1.ReplayMailResponse\x12d\n" +
+	"\x0fListDeadLetters\x12'.aether.admin.v1.ListDeadLettersRequest\x1a(.aether.admin.v1.ListDeadLettersResponse\x12g\n" +
+	"\x10ReplayDeadLetter\x12(.aether.admin.v1.ReplayDeadLetterRequest\x1a).aether.admin.v1.ReplayDeadLetterResponse\x12g\n" +
+	"\x10PurgeDeadLetters\x12(.aether.admin.v1.PurgeDeadLettersRequest\x1a).aether.admin.v1.PurgeDeadLettersResponse\x12R\n" +
 	"\tCreateKey\x12!.aether.admin.v1.CreateKeyRequest\x1a\".aether.admin.v1.CreateKeyResponse\x12O\n" +
 	"\bListKeys\x12 .aether.admin.v1.ListKeysRequest\x1a!.aether.admin.v1.ListKeysResponse\x12R\n" +
 	"\tRevokeKey\x12!.aether.admin.v1.RevokeKeyRequest\x1a\".aether.admin.v1.RevokeKeyResponse\x12I\n" +
@@ -5002,7 +5484,7 @@ func file_aether_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_aether_admin_v1_admin_proto_rawDescData
 }
 
-var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_aether_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*ServerInfoRequest)(nil),              // 0: aether.admin.v1.ServerInfoRequest
 	(*ServerInfoResponse)(nil),             // 1: aether.admin.v1.ServerInfoResponse
@@ -5027,165 +5509,180 @@ var file_aether_admin_v1_admin_proto_goTypes = []any{
 	(*SkipMailResponse)(nil),               // 20: aether.admin.v1.SkipMailResponse
 	(*ReplayMailRequest)(nil),              // 21: aether.admin.v1.ReplayMailRequest
 	(*ReplayMailResponse)(nil),             // 22: aether.admin.v1.ReplayMailResponse
-	(*Key)(nil),                            // 23: aether.admin.v1.Key
-	(*CreateKeyRequest)(nil),               // 24: aether.admin.v1.CreateKeyRequest
-	(*CreateKeyResponse)(nil),              // 25: aether.admin.v1.CreateKeyResponse
-	(*ListKeysRequest)(nil),                // 26: aether.admin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),               // 27: aether.admin.v1.ListKeysResponse
-	(*RevokeKeyRequest)(nil),               // 28: aether.admin.v1.RevokeKeyRequest
-	(*RevokeKeyResponse)(nil),              // 29: aether.admin.v1.RevokeKeyResponse
-	(*RevokeRequest)(nil),                  // 30: aether.admin.v1.RevokeRequest
-	(*RevokeResponse)(nil),                 // 31: aether.admin.v1.RevokeResponse
-	(*Workspace)(nil),                      // 32: aether.admin.v1.Workspace
-	(*CreateWorkspaceRequest)(nil),         // 33: aether.admin.v1.CreateWorkspaceRequest
-	(*CreateWorkspaceResponse)(nil),        // 34: aether.admin.v1.CreateWorkspaceResponse
-	(*ListWorkspacesRequest)(nil),          // 35: aether.admin.v1.ListWorkspacesRequest
-	(*ListWorkspacesResponse)(nil),         // 36: aether.admin.v1.ListWorkspacesResponse
-	(*DeleteWorkspaceRequest)(nil),         // 37: aether.admin.v1.DeleteWorkspaceRequest
-	(*DeleteWorkspaceResponse)(nil),        // 38: aether.admin.v1.DeleteWorkspaceResponse
-	(*Member)(nil),                         // 39: aether.admin.v1.Member
-	(*ListMembersRequest)(nil),             // 40: aether.admin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),            // 41: aether.admin.v1.ListMembersResponse
-	(*RuleMemberRequest)(nil),              // 42: aether.admin.v1.RuleMemberRequest
-	(*RuleMemberResponse)(nil),             // 43: aether.admin.v1.RuleMemberResponse
-	(*Rule)(nil),                           // 44: aether.admin.v1.Rule
-	(*AddRuleRequest)(nil),                 // 45: aether.admin.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),                // 46: aether.admin.v1.AddRuleResponse
-	(*RuleWarning)(nil),                    // 47: aether.admin.v1.RuleWarning
-	(*ListRulesRequest)(nil),               // 48: aether.admin.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),              // 49: aether.admin.v1.ListRulesResponse
-	(*RemoveRuleRequest)(nil),              // 50: aether.admin.v1.RemoveRuleRequest
-	(*RemoveRuleResponse)(nil),             // 51: aether.admin.v1.RemoveRuleResponse
-	(*ExplainSendRequest)(nil),             // 52: aether.admin.v1.ExplainSendRequest
-	(*ExplainSendResponse)(nil),            // 53: aether.admin.v1.ExplainSendResponse
-	(*ListAuditRequest)(nil),               // 54: aether.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),              // 55: aether.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),                    // 56: aether.admin.v1.AuditRecord
-	(*Task)(nil),                           // 57: aether.admin.v1.Task
-	(*ListTasksRequest)(nil),               // 58: aether.admin.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),              // 59: aether.admin.v1.ListTasksResponse
-	(*GetTaskRequest)(nil),                 // 60: aether.admin.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),                // 61: aether.admin.v1.GetTaskResponse
-	(*MoveTaskRequest)(nil),                // 62: aether.admin.v1.MoveTaskRequest
-	(*MoveTaskResponse)(nil),               // 63: aether.admin.v1.MoveTaskResponse
-	(*WatchTaskRequest)(nil),               // 64: aether.admin.v1.WatchTaskRequest
-	(*WatchTaskResponse)(nil),              // 65: aether.admin.v1.WatchTaskResponse
-	(*TaskProgress)(nil),                   // 66: aether.admin.v1.TaskProgress
-	nil,                                    // 67: aether.admin.v1.StoredMessage.MetadataEntry
-	nil,                                    // 68: aether.admin.v1.Task.MetadataEntry
-	(*RegisterImplementationRequest)(nil),  // 69: aether.admin.v1.RegisterImplementationRequest
-	(*ListImplementationsRequest)(nil),     // 70: aether.admin.v1.ListImplementationsRequest
-	(*RemoveImplementationRequest)(nil),    // 71: aether.admin.v1.RemoveImplementationRequest
-	(*ListGrantsRequest)(nil),              // 72: aether.admin.v1.ListGrantsRequest
-	(*RevokeGrantRequest)(nil),             // 73: aether.admin.v1.RevokeGrantRequest
-	(*IssueGrantRequest)(nil),              // 74: aether.admin.v1.IssueGrantRequest
-	(*RegisterImplementationResponse)(nil), // 75: aether.admin.v1.RegisterImplementationResponse
-	(*ListImplementationsResponse)(nil),    // 76: aether.admin.v1.ListImplementationsResponse
-	(*RemoveImplementationResponse)(nil),   // 77: aether.admin.v1.RemoveImplementationResponse
-	(*ListGrantsResponse)(nil),             // 78: aether.admin.v1.ListGrantsResponse
-	(*RevokeGrantResponse)(nil),            // 79: aether.admin.v1.RevokeGrantResponse
-	(*IssueGrantResponse)(nil),             // 80: aether.admin.v1.IssueGrantResponse
+	(*DeadLetter)(nil),                     // 23: aether.admin.v1.DeadLetter
+	(*ListDeadLettersRequest)(nil),         // 24: aether.admin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),        // 25: aether.admin.v1.ListDeadLettersResponse
+	(*ReplayDeadLetterRequest)(nil),        // 26: aether.admin.v1.ReplayDeadLetterRequest
+	(*ReplayDeadLetterResponse)(nil),       // 27: aether.admin.v1.ReplayDeadLetterResponse
+	(*PurgeDeadLettersRequest)(nil),        // 28: aether.admin.v1.PurgeDeadLettersRequest
+	(*PurgeDeadLettersResponse)(nil),       // 29: aether.admin.v1.PurgeDeadLettersResponse
+	(*Key)(nil),                            // 30: aether.admin.v1.Key
+	(*CreateKeyRequest)(nil),               // 31: aether.admin.v1.CreateKeyRequest
+	(*CreateKeyResponse)(nil),              // 32: aether.admin.v1.CreateKeyResponse
+	(*ListKeysRequest)(nil),                // 33: aether.admin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),               // 34: aether.admin.v1.ListKeysResponse
+	(*RevokeKeyRequest)(nil),               // 35: aether.admin.v1.RevokeKeyRequest
+	(*RevokeKeyResponse)(nil),              // 36: aether.admin.v1.RevokeKeyResponse
+	(*RevokeRequest)(nil),                  // 37: aether.admin.v1.RevokeRequest
+	(*RevokeResponse)(nil),                 // 38: aether.admin.v1.RevokeResponse
+	(*Workspace)(nil),                      // 39: aether.admin.v1.Workspace
+	(*CreateWorkspaceRequest)(nil),         // 40: aether.admin.v1.CreateWorkspaceRequest
+	(*CreateWorkspaceResponse)(nil),        // 41: aether.admin.v1.CreateWorkspaceResponse
+	(*ListWorkspacesRequest)(nil),          // 42: aether.admin.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),         // 43: aether.admin.v1.ListWorkspacesResponse
+	(*DeleteWorkspaceRequest)(nil),         // 44: aether.admin.v1.DeleteWorkspaceRequest
+	(*DeleteWorkspaceResponse)(nil),        // 45: aether.admin.v1.DeleteWorkspaceResponse
+	(*Member)(nil),                         // 46: aether.admin.v1.Member
+	(*ListMembersRequest)(nil),             // 47: aether.admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),            // 48: aether.admin.v1.ListMembersResponse
+	(*RuleMemberRequest)(nil),              // 49: aether.admin.v1.RuleMemberRequest
+	(*RuleMemberResponse)(nil),             // 50: aether.admin.v1.RuleMemberResponse
+	(*Rule)(nil),                           // 51: aether.admin.v1.Rule
+	(*AddRuleRequest)(nil),                 // 52: aether.admin.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),                // 53: aether.admin.v1.AddRuleResponse
+	(*RuleWarning)(nil),                    // 54: aether.admin.v1.RuleWarning
+	(*ListRulesRequest)(nil),               // 55: aether.admin.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),              // 56: aether.admin.v1.ListRulesResponse
+	(*RemoveRuleRequest)(nil),              // 57: aether.admin.v1.RemoveRuleRequest
+	(*RemoveRuleResponse)(nil),             // 58: aether.admin.v1.RemoveRuleResponse
+	(*ExplainSendRequest)(nil),             // 59: aether.admin.v1.ExplainSendRequest
+	(*ExplainSendResponse)(nil),            // 60: aether.admin.v1.ExplainSendResponse
+	(*ListAuditRequest)(nil),               // 61: aether.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),              // 62: aether.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),                    // 63: aether.admin.v1.AuditRecord
+	(*Task)(nil),                           // 64: aether.admin.v1.Task
+	(*ListTasksRequest)(nil),               // 65: aether.admin.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),              // 66: aether.admin.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),                 // 67: aether.admin.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),                // 68: aether.admin.v1.GetTaskResponse
+	(*MoveTaskRequest)(nil),                // 69: aether.admin.v1.MoveTaskRequest
+	(*MoveTaskResponse)(nil),               // 70: aether.admin.v1.MoveTaskResponse
+	(*WatchTaskRequest)(nil),               // 71: aether.admin.v1.WatchTaskRequest
+	(*WatchTaskResponse)(nil),              // 72: aether.admin.v1.WatchTaskResponse
+	(*TaskProgress)(nil),                   // 73: aether.admin.v1.TaskProgress
+	nil,                                    // 74: aether.admin.v1.StoredMessage.MetadataEntry
+	nil,                                    // 75: aether.admin.v1.Task.MetadataEntry
+	(*RegisterImplementationRequest)(nil),  // 76: aether.admin.v1.RegisterImplementationRequest
+	(*ListImplementationsRequest)(nil),     // 77: aether.admin.v1.ListImplementationsRequest
+	(*RemoveImplementationRequest)(nil),    // 78: aether.admin.v1.RemoveImplementationRequest
+	(*ListGrantsRequest)(nil),              // 79: aether.admin.v1.ListGrantsRequest
+	(*RevokeGrantRequest)(nil),             // 80: aether.admin.v1.RevokeGrantRequest
+	(*IssueGrantRequest)(nil),              // 81: aether.admin.v1.IssueGrantRequest
+	(*RegisterImplementationResponse)(nil), // 82: aether.admin.v1.RegisterImplementationResponse
+	(*ListImplementationsResponse)(nil),    // 83: aether.admin.v1.ListImplementationsResponse
+	(*RemoveImplementationResponse)(nil),   // 84: aether.admin.v1.RemoveImplementationResponse
+	(*ListGrantsResponse)(nil),             // 85: aether.admin.v1.ListGrantsResponse
+	(*RevokeGrantResponse)(nil),            // 86: aether.admin.v1.RevokeGrantResponse
+	(*IssueGrantResponse)(nil),             // 87: aether.admin.v1.IssueGrantResponse
 }
 var file_aether_admin_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: aether.admin.v1.ListSessionsResponse.sessions:type_name -> aether.admin.v1.Session
 	2,  // 1: aether.admin.v1.KickSessionResponse.sessions:type_name -> aether.admin.v1.Session
 	9,  // 2: aether.admin.v1.TailResponse.message:type_name -> aether.admin.v1.StoredMessage
-	67, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
+	74, // 3: aether.admin.v1.StoredMessage.metadata:type_name -> aether.admin.v1.StoredMessage.MetadataEntry
 	10, // 4: aether.admin.v1.StoredMessage.progress:type_name -> aether.admin.v1.StoredProgress
 	13, // 5: aether.admin.v1.ListTopicsResponse.topics:type_name -> aether.admin.v1.Topic
 	16, // 6: aether.admin.v1.FindMessageResponse.messages:type_name -> aether.admin.v1.MessagePlace
 	9,  // 7: aether.admin.v1.PeekMailResponse.messages:type_name -> aether.admin.v1.StoredMessage
-	23, // 8: aether.admin.v1.CreateKeyRequest.key:type_name -> aether.admin.v1.Key
-	23, // 9: aether.admin.v1.CreateKeyResponse.key:type_name -> aether.admin.v1.Key
-	23, // 10: aether.admin.v1.ListKeysResponse.keys:type_name -> aether.admin.v1.Key
-	23, // 11: aether.admin.v1.RevokeKeyResponse.key:type_name -> aether.admin.v1.Key
-	32, // 12: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
-	32, // 13: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
-	39, // 14: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
-	44, // 15: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
-	44, // 16: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	47, // 17: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
-	44, // 18: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
-	44, // 19: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
-	44, // 20: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
-	56, // 21: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
-	68, // 22: aether.admin.v1.Task.metadata:type_name -> aether.admin.v1.Task.MetadataEntry
-	57, // 23: aether.admin.v1.ListTasksResponse.tasks:type_name -> aether.admin.v1.Task
-	57, // 24: aether.admin.v1.GetTaskResponse.task:type_name -> aether.admin.v1.Task
-	57, // 25: aether.admin.v1.MoveTaskResponse.task:type_name -> aether.admin.v1.Task
-	57, // 26: aether.admin.v1.WatchTaskResponse.task:type_name -> aether.admin.v1.Task
-	66, // 27: aether.admin.v1.WatchTaskResponse.progress:type_name -> aether.admin.v1.TaskProgress
-	0,  // 28: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
-	3,  // 29: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
-	5,  // 30: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
-	7,  // 31: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
-	11, // 32: aether.admin.v1.Admin.ListTopics:input_type -> aether.admin.v1.ListTopicsRequest
-	14, // 33: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
-	17, // 34: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
-	19, // 35: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
-	21, // 36: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
-	24, // 37: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
-	26, // 38: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
-	28, // 39: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
-	30, // 40: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
-	33, // 41: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
-	35, // 42: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
-	37, // 43: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
-	40, // 44: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
-	42, // 45: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
-	45, // 46: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
-	48, // 47: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
-	50, // 48: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
-	52, // 49: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
-	69, // 50: aether.admin.v1.Admin.RegisterImplementation:input_type -> aether.admin.v1.RegisterImplementationRequest
-	70, // 51: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
-	71, // 52: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
-	54, // 53: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
-	72, // 54: aether.admin.v1.Admin.ListGrants:input_type -> aether.admin.v1.ListGrantsRequest
-	73, // 55: aether.admin.v1.Admin.RevokeGrant:input_type -> aether.admin.v1.RevokeGrantRequest
-	74, // 56: aether.admin.v1.Admin.IssueGrant:input_type -> aether.admin.v1.IssueGrantRequest
-	58, // 57: aether.admin.v1.Admin.ListTasks:input_type -> aether.admin.v1.ListTasksRequest
-	60, // 58: aether.admin.v1.Admin.GetTask:input_type -> aether.admin.v1.GetTaskRequest
-	62, // 59: aether.admin.v1.Admin.MoveTask:input_type -> aether.admin.v1.MoveTaskRequest
-	64, // 60: aether.admin.v1.Admin.WatchTask:input_type -> aether.admin.v1.WatchTaskRequest
-	1,  // 61: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
-	4,  // 62: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
-	6,  // 63: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
-	8,  // 64: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
-	12, // 65: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
-	15, // 66: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
-	18, // 67: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
-	20, // 68: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
-	22, // 69: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
-	25, // 70: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
-	27, // 71: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
-	29, // 72: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
-	31, // 73: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
-	34, // 74: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
-	36, // 75: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
-	38, // 76: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
-	41, // 77: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
-	43, // 78: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
-	46, // 79: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
-	49, // 80: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
-	51, // 81: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
-	53, // 82: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
-	75, // 83: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
-	76, // 84: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
-	77, // 85: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
-	55, // 86: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
-	78, // 87: aether.admin.v1.Admin.ListGrants:output_type -> aether.admin.v1.ListGrantsResponse
-	79, // 88: aether.admin.v1.Admin.RevokeGrant:output_type -> aether.admin.v1.RevokeGrantResponse
-	80, // 89: aether.admin.v1.Admin.IssueGrant:output_type -> aether.admin.v1.IssueGrantResponse
-	59, // 90: aether.admin.v1.Admin.ListTasks:output_type -> aether.admin.v1.ListTasksResponse
-	61, // 91: aether.admin.v1.Admin.GetTask:output_type -> aether.admin.v1.GetTaskResponse
-	63, // 92: aether.admin.v1.Admin.MoveTask:output_type -> aether.admin.v1.MoveTaskResponse
-	65, // 93: aether.admin.v1.Admin.WatchTask:output_type -> aether.admin.v1.WatchTaskResponse
-	61, // [61:94] is the sub-list for method output_type
-	28, // [28:61] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	9,  // 8: aether.admin.v1.DeadLetter.message:type_name -> aether.admin.v1.StoredMessage
+	23, // 9: aether.admin.v1.ListDeadLettersResponse.dead_letters:type_name -> aether.admin.v1.DeadLetter
+	30, // 10: aether.admin.v1.CreateKeyRequest.key:type_name -> aether.admin.v1.Key
+	30, // 11: aether.admin.v1.CreateKeyResponse.key:type_name -> aether.admin.v1.Key
+	30, // 12: aether.admin.v1.ListKeysResponse.keys:type_name -> aether.admin.v1.Key
+	30, // 13: aether.admin.v1.RevokeKeyResponse.key:type_name -> aether.admin.v1.Key
+	39, // 14: aether.admin.v1.CreateWorkspaceResponse.workspace:type_name -> aether.admin.v1.Workspace
+	39, // 15: aether.admin.v1.ListWorkspacesResponse.workspaces:type_name -> aether.admin.v1.Workspace
+	46, // 16: aether.admin.v1.ListMembersResponse.members:type_name -> aether.admin.v1.Member
+	51, // 17: aether.admin.v1.AddRuleRequest.rule:type_name -> aether.admin.v1.Rule
+	51, // 18: aether.admin.v1.AddRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	54, // 19: aether.admin.v1.AddRuleResponse.warnings:type_name -> aether.admin.v1.RuleWarning
+	51, // 20: aether.admin.v1.ListRulesResponse.rules:type_name -> aether.admin.v1.Rule
+	51, // 21: aether.admin.v1.RemoveRuleResponse.rule:type_name -> aether.admin.v1.Rule
+	51, // 22: aether.admin.v1.ExplainSendResponse.rules:type_name -> aether.admin.v1.Rule
+	63, // 23: aether.admin.v1.ListAuditResponse.records:type_name -> aether.admin.v1.AuditRecord
+	75, // 24: aether.admin.v1.Task.metadata:type_name -> aether.admin.v1.Task.MetadataEntry
+	64, // 25: aether.admin.v1.ListTasksResponse.tasks:type_name -> aether.admin.v1.Task
+	64, // 26: aether.admin.v1.GetTaskResponse.task:type_name -> aether.admin.v1.Task
+	64, // 27: aether.admin.v1.MoveTaskResponse.task:type_name -> aether.admin.v1.Task
+	64, // 28: aether.admin.v1.WatchTaskResponse.task:type_name -> aether.admin.v1.Task
+	73, // 29: aether.admin.v1.WatchTaskResponse.progress:type_name -> aether.admin.v1.TaskProgress
+	0,  // 30: aether.admin.v1.Admin.ServerInfo:input_type -> aether.admin.v1.ServerInfoRequest
+	3,  // 31: aether.admin.v1.Admin.ListSessions:input_type -> aether.admin.v1.ListSessionsRequest
+	5,  // 32: aether.admin.v1.Admin.KickSession:input_type -> aether.admin.v1.KickSessionRequest
+	7,  // 33: aether.admin.v1.Admin.Tail:input_type -> aether.admin.v1.TailRequest
+	11, // 34: aether.admin.v1.Admin.ListTopics:input_type -> aether.admin.v1.ListTopicsRequest
+	14, // 35: aether.admin.v1.Admin.FindMessage:input_type -> aether.admin.v1.FindMessageRequest
+	17, // 36: aether.admin.v1.Admin.PeekMail:input_type -> aether.admin.v1.PeekMailRequest
+	19, // 37: aether.admin.v1.Admin.SkipMail:input_type -> aether.admin.v1.SkipMailRequest
+	21, // 38: aether.admin.v1.Admin.ReplayMail:input_type -> aether.admin.v1.ReplayMailRequest
+	24, // 39: aether.admin.v1.Admin.ListDeadLetters:input_type -> aether.admin.v1.ListDeadLettersRequest
+	26, // 40: aether.admin.v1.Admin.ReplayDeadLetter:input_type -> aether.admin.v1.ReplayDeadLetterRequest
+	28, // 41: aether.admin.v1.Admin.PurgeDeadLetters:input_type -> aether.admin.v1.PurgeDeadLettersRequest
+	31, // 42: aether.admin.v1.Admin.CreateKey:input_type -> aether.admin.v1.CreateKeyRequest
+	33, // 43: aether.admin.v1.Admin.ListKeys:input_type -> aether.admin.v1.ListKeysRequest
+	35, // 44: aether.admin.v1.Admin.RevokeKey:input_type -> aether.admin.v1.RevokeKeyRequest
+	37, // 45: aether.admin.v1.Admin.Revoke:input_type -> aether.admin.v1.RevokeRequest
+	40, // 46: aether.admin.v1.Admin.CreateWorkspace:input_type -> aether.admin.v1.CreateWorkspaceRequest
+	42, // 47: aether.admin.v1.Admin.ListWorkspaces:input_type -> aether.admin.v1.ListWorkspacesRequest
+	44, // 48: aether.admin.v1.Admin.DeleteWorkspace:input_type -> aether.admin.v1.DeleteWorkspaceRequest
+	47, // 49: aether.admin.v1.Admin.ListMembers:input_type -> aether.admin.v1.ListMembersRequest
+	49, // 50: aether.admin.v1.Admin.RuleMember:input_type -> aether.admin.v1.RuleMemberRequest
+	52, // 51: aether.admin.v1.Admin.AddRule:input_type -> aether.admin.v1.AddRuleRequest
+	55, // 52: aether.admin.v1.Admin.ListRules:input_type -> aether.admin.v1.ListRulesRequest
+	57, // 53: aether.admin.v1.Admin.RemoveRule:input_type -> aether.admin.v1.RemoveRuleRequest
+	59, // 54: aether.admin.v1.Admin.ExplainSend:input_type -> aether.admin.v1.ExplainSendRequest
+	76, // 55: aether.admin.v1.Admin.RegisterImplementation:input_type -> aether.admin.v1.RegisterImplementationRequest
+	77, // 56: aether.admin.v1.Admin.ListImplementations:input_type -> aether.admin.v1.ListImplementationsRequest
+	78, // 57: aether.admin.v1.Admin.RemoveImplementation:input_type -> aether.admin.v1.RemoveImplementationRequest
+	61, // 58: aether.admin.v1.Admin.ListAudit:input_type -> aether.admin.v1.ListAuditRequest
+	79, // 59: aether.admin.v1.Admin.ListGrants:input_type -> aether.admin.v1.ListGrantsRequest
+	80, // 60: aether.admin.v1.Admin.RevokeGrant:input_type -> aether.admin.v1.RevokeGrantRequest
+	81, // 61: aether.admin.v1.Admin.IssueGrant:input_type -> aether.admin.v1.IssueGrantRequest
+	65, // 62: aether.admin.v1.Admin.ListTasks:input_type -> aether.admin.v1.ListTasksRequest
+	67, // 63: aether.admin.v1.Admin.GetTask:input_type -> aether.admin.v1.GetTaskRequest
+	69, // 64: aether.admin.v1.Admin.MoveTask:input_type -> aether.admin.v1.MoveTaskRequest
+	71, // 65: aether.admin.v1.Admin.WatchTask:input_type -> aether.admin.v1.WatchTaskRequest
+	1,  // 66: aether.admin.v1.Admin.ServerInfo:output_type -> aether.admin.v1.ServerInfoResponse
+	4,  // 67: aether.admin.v1.Admin.ListSessions:output_type -> aether.admin.v1.ListSessionsResponse
+	6,  // 68: aether.admin.v1.Admin.KickSession:output_type -> aether.admin.v1.KickSessionResponse
+	8,  // 69: aether.admin.v1.Admin.Tail:output_type -> aether.admin.v1.TailResponse
+	12, // 70: aether.admin.v1.Admin.ListTopics:output_type -> aether.admin.v1.ListTopicsResponse
+	15, // 71: aether.admin.v1.Admin.FindMessage:output_type -> aether.admin.v1.FindMessageResponse
+	18, // 72: aether.admin.v1.Admin.PeekMail:output_type -> aether.admin.v1.PeekMailResponse
+	20, // 73: aether.admin.v1.Admin.SkipMail:output_type -> aether.admin.v1.SkipMailResponse
+	22, // 74: aether.admin.v1.Admin.ReplayMail:output_type -> aether.admin.v1.ReplayMailResponse
+	25, // 75: aether.admin.v1.Admin.ListDeadLetters:output_type -> aether.admin.v1.ListDeadLettersResponse
+	27, // 76: aether.admin.v1.Admin.ReplayDeadLetter:output_type -> aether.admin.v1.ReplayDeadLetterResponse
+	29, // 77: aether.admin.v1.Admin.PurgeDeadLetters:output_type -> aether.admin.v1.PurgeDeadLettersResponse
+	32, // 78: aether.admin.v1.Admin.CreateKey:output_type -> aether.admin.v1.CreateKeyResponse
+	34, // 79: aether.admin.v1.Admin.ListKeys:output_type -> aether.admin.v1.ListKeysResponse
+	36, // 80: aether.admin.v1.Admin.RevokeKey:output_type -> aether.admin.v1.RevokeKeyResponse
+	38, // 81: aether.admin.v1.Admin.Revoke:output_type -> aether.admin.v1.RevokeResponse
+	41, // 82: aether.admin.v1.Admin.CreateWorkspace:output_type -> aether.admin.v1.CreateWorkspaceResponse
+	43, // 83: aether.admin.v1.Admin.ListWorkspaces:output_type -> aether.admin.v1.ListWorkspacesResponse
+	45, // 84: aether.admin.v1.Admin.DeleteWorkspace:output_type -> aether.admin.v1.DeleteWorkspaceResponse
+	48, // 85: aether.admin.v1.Admin.ListMembers:output_type -> aether.admin.v1.ListMembersResponse
+	50, // 86: aether.admin.v1.Admin.RuleMember:output_type -> aether.admin.v1.RuleMemberResponse
+	53, // 87: aether.admin.v1.Admin.AddRule:output_type -> aether.admin.v1.AddRuleResponse
+	56, // 88: aether.admin.v1.Admin.ListRules:output_type -> aether.admin.v1.ListRulesResponse
+	58, // 89: aether.admin.v1.Admin.RemoveRule:output_type -> aether.admin.v1.RemoveRuleResponse
+	60, // 90: aether.admin.v1.Admin.ExplainSend:output_type -> aether.admin.v1.ExplainSendResponse
+	82, // 91: aether.admin.v1.Admin.RegisterImplementation:output_type -> aether.admin.v1.RegisterImplementationResponse
+	83, // 92: aether.admin.v1.Admin.ListImplementations:output_type -> aether.admin.v1.ListImplementationsResponse
+	84, // 93: aether.admin.v1.Admin.RemoveImplementation:output_type -> aether.admin.v1.RemoveImplementationResponse
+	62, // 94: aether.admin.v1.Admin.ListAudit:output_type -> aether.admin.v1.ListAuditResponse
+	85, // 95: aether.admin.v1.Admin.ListGrants:output_type -> aether.admin.v1.ListGrantsResponse
+	86, // 96: aether.admin.v1.Admin.RevokeGrant:output_type -> aether.admin.v1.RevokeGrantResponse
+	87, // 97: aether.admin.v1.Admin.IssueGrant:output_type -> aether.admin.v1.IssueGrantResponse
+	66, // 98: aether.admin.v1.Admin.ListTasks:output_type -> aether.admin.v1.ListTasksResponse
+	68, // 99: aether.admin.v1.Admin.GetTask:output_type -> aether.admin.v1.GetTaskResponse
+	70, // 100: aether.admin.v1.Admin.MoveTask:output_type -> aether.admin.v1.MoveTaskResponse
+	72, // 101: aether.admin.v1.Admin.WatchTask:output_type -> aether.admin.v1.WatchTaskResponse
+	66, // [66:102] is the sub-list for method output_type
+	30, // [30:66] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_aether_admin_v1_admin_proto_init() }
@@ -5204,13 +5701,18 @@ func file_aether_admin_v1_admin_proto_init() {
 		(*ReplayMailRequest_FromPosition)(nil),
 		(*ReplayMailRequest_SinceMs)(nil),
 	}
+	file_aether_admin_v1_admin_proto_msgTypes[28].OneofWrappers = []any{
+		(*PurgeDeadLettersRequest_Position)(nil),
+		(*PurgeDeadLettersRequest_ToPosition)(nil),
+		(*PurgeDeadLettersRequest_All)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_aether_admin_v1_admin_proto_rawDesc), len(file_aether_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   69,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

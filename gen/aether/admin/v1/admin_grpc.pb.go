@@ -35,6 +35,9 @@ const (
 	Admin_PeekMail_FullMethodName               = "/aether.admin.v1.Admin/PeekMail"
 	Admin_SkipMail_FullMethodName               = "/aether.admin.v1.Admin/SkipMail"
 	Admin_ReplayMail_FullMethodName             = "/aether.admin.v1.Admin/ReplayMail"
+	Admin_ListDeadLetters_FullMethodName        = "/aether.admin.v1.Admin/ListDeadLetters"
+	Admin_ReplayDeadLetter_FullMethodName       = "/aether.admin.v1.Admin/ReplayDeadLetter"
+	Admin_PurgeDeadLetters_FullMethodName       = "/aether.admin.v1.Admin/PurgeDeadLetters"
 	Admin_CreateKey_FullMethodName              = "/aether.admin.v1.Admin/CreateKey"
 	Admin_ListKeys_FullMethodName               = "/aether.admin.v1.Admin/ListKeys"
 	Admin_RevokeKey_FullMethodName              = "/aether.admin.v1.Admin/RevokeKey"
@@ -93,6 +96,14 @@ type AdminClient interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(ctx context.Context, in *ReplayMailRequest, opts ...grpc.CallOption) (*ReplayMailResponse, error)
+	// ListDeadLetters lists the messages that were given up, and takes nothing.
+	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
+	// ReplayDeadLetter sends one to its address again. NOT_FOUND: there is none;
+	// ALREADY_EXISTS: it was replayed before; FAILED_PRECONDITION: its sender may not
+	// send it any more.
+	ReplayDeadLetter(ctx context.Context, in *ReplayDeadLetterRequest, opts ...grpc.CallOption) (*ReplayDeadLetterResponse, error)
+	// PurgeDeadLetters makes some go.
+	PurgeDeadLetters(ctx context.Context, in *PurgeDeadLettersRequest, opts ...grpc.CallOption) (*PurgeDeadLettersResponse, error)
 	// CreateKey makes an API key, which is shown this once.
 	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
 	// ListKeys lists the API keys, without the keys, in the order in which they were made.
@@ -252,6 +263,36 @@ func (c *adminClient) ReplayMail(ctx context.Context, in *ReplayMailRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReplayMailResponse)
 	err := c.cc.Invoke(ctx, Admin_ReplayMail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDeadLettersResponse)
+	err := c.cc.Invoke(ctx, Admin_ListDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ReplayDeadLetter(ctx context.Context, in *ReplayDeadLetterRequest, opts ...grpc.CallOption) (*ReplayDeadLetterResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayDeadLetterResponse)
+	err := c.cc.Invoke(ctx, Admin_ReplayDeadLetter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PurgeDeadLetters(ctx context.Context, in *PurgeDeadLettersRequest, opts ...grpc.CallOption) (*PurgeDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PurgeDeadLettersResponse)
+	err := c.cc.Invoke(ctx, Admin_PurgeDeadLetters_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -539,6 +580,14 @@ type AdminServer interface {
 	// ReplayMail has an address's mail delivered again, from a position or a time on.
 	// FAILED_PRECONDITION: its reader is connected.
 	ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error)
+	// ListDeadLetters lists the messages that were given up, and takes nothing.
+	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
+	// ReplayDeadLetter sends one to its address again. NOT_FOUND: there is none;
+	// ALREADY_EXISTS: it was replayed before; FAILED_PRECONDITION: its sender may not
+	// send it any more.
+	ReplayDeadLetter(context.Context, *ReplayDeadLetterRequest) (*ReplayDeadLetterResponse, error)
+	// PurgeDeadLetters makes some go.
+	PurgeDeadLetters(context.Context, *PurgeDeadLettersRequest) (*PurgeDeadLettersResponse, error)
 	// CreateKey makes an API key, which is shown this once.
 	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
 	// ListKeys lists the API keys, without the keys, in the order in which they were made.
@@ -631,6 +680,15 @@ func (UnimplementedAdminServer) SkipMail(context.Context, *SkipMailRequest) (*Sk
 }
 func (UnimplementedAdminServer) ReplayMail(context.Context, *ReplayMailRequest) (*ReplayMailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReplayMail not implemented")
+}
+func (UnimplementedAdminServer) ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDeadLetters not implemented")
+}
+func (UnimplementedAdminServer) ReplayDeadLetter(context.Context, *ReplayDeadLetterRequest) (*ReplayDeadLetterResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayDeadLetter not implemented")
+}
+func (UnimplementedAdminServer) PurgeDeadLetters(context.Context, *PurgeDeadLettersRequest) (*PurgeDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PurgeDeadLetters not implemented")
 }
 func (UnimplementedAdminServer) CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateKey not implemented")
@@ -876,6 +934,60 @@ func _Admin_ReplayMail_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServer).ReplayMail(ctx, req.(*ReplayMailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ListDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListDeadLetters(ctx, req.(*ListDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ReplayDeadLetter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayDeadLetterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ReplayDeadLetter(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ReplayDeadLetter_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ReplayDeadLetter(ctx, req.(*ReplayDeadLetterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_PurgeDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PurgeDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PurgeDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PurgeDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PurgeDeadLetters(ctx, req.(*PurgeDeadLettersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1343,6 +1455,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReplayMail",
 			Handler:    _Admin_ReplayMail_Handler,
+		},
+		{
+			MethodName: "ListDeadLetters",
+			Handler:    _Admin_ListDeadLetters_Handler,
+		},
+		{
+			MethodName: "ReplayDeadLetter",
+			Handler:    _Admin_ReplayDeadLetter_Handler,
+		},
+		{
+			MethodName: "PurgeDeadLetters",
+			Handler:    _Admin_PurgeDeadLetters_Handler,
 		},
 		{
 			MethodName: "CreateKey",
