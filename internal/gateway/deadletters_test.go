@@ -102,7 +102,9 @@ func TestS8OperatorsOnTwoGateways(t *testing.T) {
 	if _, err := opA.RuleMember(ctx, &adminv1.RuleMemberRequest{Workspace: "w", User: "u", Ruling: store.RuledOut.String()}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the ruling is known", func() bool { return len(c.b.Router.Rules().Set().Rules()) == 0 && c.b.Router.Members().Barred("u", "w") })
+	eventually(t, "the ruling is known", func() bool {
+		return len(c.b.Router.Rules().Set().Rules()) == 0 && c.b.Router.Members().Barred("u", "w")
+	})
 	refused("no member")
 
 	if done, err := opA.PurgeDeadLetters(ctx, &adminv1.PurgeDeadLettersRequest{
