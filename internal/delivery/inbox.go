@@ -74,7 +74,7 @@ type Inbox struct {
 	hungry    bool  // is in the mailbox's list
 	need      int   // the size for which there was no room
 	moved     bool  // something became done since the last commit
-	finished  int64 // the highest position of what has left the ledger
+	sent      int64 // the highest position of what was taken to be sent
 	commit    int64 // last handed to the store
 	saved     int64 // last that the store has taken
 }
@@ -93,7 +93,7 @@ type heldMessage struct {
 // NewInbox adds an inbox to a mailbox. It begins behind position; from the
 // start of the log if known is false.
 func (m *Mailbox) NewInbox(identity, address string, position uint64, known bool) *Inbox {
-	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none, saved: none, Repeats: none, finished: none}
+	in := &Inbox{Identity: identity, Address: address, box: m, at: none, commit: none, saved: none, Repeats: none, sent: none}
 	if known {
 		in.at, in.commit, in.saved = int64(position), int64(position), int64(position)
 	}
@@ -131,7 +131,7 @@ func (in *Inbox) Rewind(position int64) {
 	in.box.mu.Lock()
 	defer in.box.mu.Unlock()
 	in.at = position
-	in.finished, in.Repeats, in.RepeatsSeq = min(in.finished, position), none, 0
+	in.sent, in.Repeats, in.RepeatsSeq = min(in.sent, position), none, 0
 	in.cut = false
 	in.starve()
 }
@@ -242,12 +242,15 @@ func (in *Inbox) show(seq uint64, position int64) bool {
 // place gives a live delivery its position.
 func (in *Inbox) place(id uint64, position int64) {
 	if id >= in.box.ledger.first {
-		in.box.ledger.at(id).position = position
+		r := in.box.ledger.at(id)
+		if r.position = position; r.flags&recordSent != 0 {
+			in.sent = max(in.sent, position)
+		}
 		return
 	}
 	in.moved = true // it was done before it had a position
 	if id != 0 {
-		in.finished = max(in.finished, position)
+		in.sent = max(in.sent, position)
 	}
 }
 

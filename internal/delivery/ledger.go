@@ -60,11 +60,7 @@ func (l *ledger) at(id uint64) *record { return &l.ring[id&uint64(len(l.ring)-1)
 // trim forgets what is done at the old end.
 func (l *ledger) trim() {
 	for l.first < l.next && l.at(l.first).flags&recordDone != 0 {
-		r := l.at(l.first)
-		if r.inbox != nil {
-			r.inbox.finished = max(r.inbox.finished, r.position)
-		}
-		*r = record{}
+		*l.at(l.first) = record{}
 		l.first++
 	}
 }

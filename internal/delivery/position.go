@@ -80,19 +80,12 @@ func (in *Inbox) Uncommitted() {
 // session or of those before it, if that is above the watermark: up to there
 // messages will come again. It is [NoPosition] otherwise.
 func (in *Inbox) Handed(watermark int64) int64 {
-	m := in.box
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	highest := max(in.Repeats, in.finished)
-	for id := m.ledger.first; id <= m.highest; id++ {
-		if r := m.ledger.at(id); r.inbox == in {
-			highest = max(highest, r.position)
-		}
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	if highest := max(in.Repeats, in.sent); highest > watermark {
+		return highest
 	}
-	if highest <= watermark {
-		return none
-	}
-	return highest
+	return none
 }
 
 // HandedLive returns the highest seq of a live delivery, of this session or of

@@ -102,6 +102,9 @@ func (m *Mailbox) takeTracked(b *Batch) {
 		m.highest++
 		r := m.ledger.at(m.highest)
 		r.flags |= recordSent
+		if r.inbox != nil {
+			r.inbox.sent = max(r.inbox.sent, r.position)
+		}
 		m.unacked++
 		b.taken = append(b.taken, takenDelivery{id: m.highest, index: len(b.Frames)})
 		bytes -= b.pop(&m.tracked)

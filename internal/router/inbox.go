@@ -48,6 +48,7 @@ type inbox struct {
 
 	origin origin // as the store had it
 	leap   leap   // of the feeder (C5)
+	marked int64  // up to where the lease's record says it was given messages; of the router's clock
 
 	// Under the partition's lock: the note of absence as it was read last, and
 	// whether, and where, the tail was joined since (C6).

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/presence"
+	"github.com/aether-gateway/gateway/internal/presence/local"
 	"github.com/aether-gateway/gateway/internal/store"
 )
 
@@ -155,5 +157,52 @@ func TestL4HandOver(t *testing.T) {
 	two := w.under("a", client(0), Reads{Watermark: left, Exact: true})
 	if m := two.message(); string(m.GetPayload()) != "2" || !m.GetRedelivered() {
 		t.Errorf("it goes on with %v", m)
+	}
+}
+
+// marks is presence that shows what is left in leases.
+type marks struct {
+	presence.Gateway
+	last atomic.Pointer[[]byte]
+}
+
+func (m *marks) Mark(_ presence.Lease, watermark []byte) error {
+	m.last.Store(&watermark)
+	return nil
+}
+
+// A gateway that dies commits nothing more. What its lease's record was last
+// told tells a successor elsewhere what has been delivered before (delivery rule
+// L4), also what was never acknowledged.
+func TestL4RepeatsAfterACrashAreFlagged(t *testing.T) {
+	t.Parallel()
+	m := &marks{Gateway: local.New(nil)}
+	w := setup(t, func(o *Options) { o.Presence = m })
+	const a = "ag::w::i::a"
+	held := presence.Lease{SessionID: "a", Names: []string{a}, Hold: presence.NewHold(presence.NewFence(time.Now, time.Hour, time.Now()))}
+	sender, one := w.agent("s", client(0)), w.under("a", client(0), Reads{Lease: held})
+	for _, text := range []string{"1", "2"} {
+		sender.send(a, text, text)
+	}
+	one.wants("1", "2")
+	sender.send(a, "3", "3")
+	w.settled()
+	w.eventually(func() bool {
+		b := m.last.Load()
+		if b == nil {
+			return false
+		}
+		left, err := parseWatermark(*b)
+		return err == nil && left[a].handed > left[a].position
+	})
+	left := *m.last.Load()
+	other := &world{t: t, log: w.log, store: w.store}
+	other.epoch.Store(100)
+	other.start()
+	two := other.under("a", client(0), Reads{Watermark: left})
+	for _, text := range []string{"1", "2", "3"} {
+		if m := two.message(); string(m.GetPayload()) != text || m.GetRedelivered() != (text != "3") {
+			t.Errorf("got %v", m)
+		}
 	}
 }

@@ -50,15 +50,13 @@ func (s *Subscription) goOn(ctx context.Context, key string) (position uint64, k
 	return position, true, err
 }
 
-// done returns what the session is done with. handed tells what it was given
-// beyond that, which is too dear for more than once.
-func (s *Subscription) done(handed bool) watermark {
+// done returns what the session is done with, and what it was given beyond
+// that.
+func (s *Subscription) done() watermark {
 	w := make(watermark, len(s.inboxes))
 	for _, in := range s.inboxes {
-		m := mark{position: in.watermark(), handed: none}
-		if handed {
-			m.handed = in.Handed(m.position)
-		}
+		m := mark{position: in.watermark()}
+		m.handed = in.Handed(m.position)
 		if m.position != none || m.handed != none {
 			w[in.Address] = m
 		}
@@ -72,7 +70,21 @@ func (s *Subscription) keepMark() {
 	if s.r.presence == nil || !fenced(s.reads.Lease) {
 		return
 	}
-	if b := s.done(false).encode(); b != nil {
+	for _, in := range s.inboxes {
+		in.marked = in.Handed(none)
+	}
+	if b := s.done().encode(); b != nil {
 		_ = s.r.presence.Mark(s.reads.Lease, b) // refuses only what is too large
 	}
+}
+
+// handedMore reports whether the session was given more since its watermark was
+// left in the lease.
+func (s *Subscription) handedMore() bool {
+	for _, in := range s.inboxes {
+		if in.Handed(in.marked) != none {
+			return true
+		}
+	}
+	return false
 }

@@ -375,8 +375,9 @@ func (r *Router) commit(ctx context.Context) {
 	r.lowerPositions(ctx, subs...)
 	var list []store.Commit
 	for _, s := range subs {
-		if due := s.commits(); len(due) > 0 {
-			list = append(list, due...)
+		due := s.commits()
+		list = append(list, due...)
+		if len(due) > 0 || s.handedMore() {
 			s.keepMark()
 		}
 	}

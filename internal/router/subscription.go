@@ -159,7 +159,7 @@ func (s *Subscription) open(ctx context.Context, address string) error {
 }
 
 func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
-	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, origin: o}
+	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, origin: o, marked: none}
 	in.Owner = in
 	in.Now, in.Expired = s.r.nowMS, p.expired
 	in.Void = s.r.voidAt(topic)
@@ -362,7 +362,7 @@ func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 	s.r.lowerPositions(ctx, s)
 	clean, other := s.finals()
 	if how.Left != nil && !s.reads.Lease.Lost() {
-		how.Left(s.done(true).encode())
+		how.Left(s.done().encode())
 	}
 	s.detach()
 	if err := s.commitFinals(ctx, clean, other); err != nil {
