@@ -32,7 +32,7 @@ const firstExtension = 100
 const (
 	baseMessages    = 81
 	baseFields      = 603
-	extensionFields = 49
+	extensionFields = 51
 )
 
 // element is a message, an enum or a service: its kind (base, opaque or ours), and its

@@ -1,6 +1,9 @@
 package delivery
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // AckError says why an acknowledgement was refused. What stood before the
 // offending id in the same frame has been done.
@@ -47,13 +50,16 @@ func (m *Mailbox) Ack(upTo uint64) error {
 	if upTo <= m.upTo {
 		return &AckError{upTo, AckTwice}
 	}
-	for id := max(m.ledger.first, m.upTo+1); id <= upTo; id++ {
+	m.ackShared(upTo)
+	last := m.votes.upTo(upTo)
+	for id := max(m.ledger.first, m.upToRec+1); id <= last; id++ {
 		if m.ledger.at(id).flags&recordNacked == 0 {
+			m.vote(id, VoteAck, "")
 			m.done(id)
 		}
 	}
-	m.upTo = upTo
-	m.ledger.trim()
+	m.upTo, m.upToRec = upTo, max(m.upToRec, last)
+	m.trim()
 	m.signal()
 	return nil
 }
@@ -62,39 +68,60 @@ func (m *Mailbox) Ack(upTo uint64) error {
 func (m *Mailbox) AckOne(id uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.single(id); err != nil {
+	record, shared, err := m.single(id)
+	switch {
+	case err != nil:
 		return err
+	case shared != nil:
+		shared.done = true
+		shared.ballot.cast(VoteAck, "")
+	default:
+		m.vote(record, VoteAck, "")
+		m.done(record)
 	}
-	m.done(id)
-	m.ledger.trim()
+	m.trim()
 	m.signal()
 	return nil
 }
 
 // Nacked is a delivery that is to be made again.
 type Nacked struct {
-	Inbox *Inbox
-	ID    uint64
+	Inbox *Inbox // nil: nothing is to be made again
+	// ID is the mailbox's own, not the one on the wire.
+	ID uint64
 	// Attempts is how often it has been delivered.
 	Attempts uint8
 }
 
 // Nack refuses a delivery. With requeue it stays undone, and whoever feeds
-// the inbox delivers it again (see [Mailbox.Redeliver]); otherwise it is done.
-func (m *Mailbox) Nack(id uint64, requeue bool) (Nacked, error) {
+// the inbox delivers it again (see [Mailbox.Redeliver]); otherwise it is done. It
+// is a vote against a tracked send, but of a worker only without requeue: another
+// may do what it could not. What is shared is not delivered again.
+func (m *Mailbox) Nack(id uint64, requeue bool, reason string) (Nacked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.single(id); err != nil {
+	record, shared, err := m.single(id)
+	if err != nil {
 		return Nacked{}, err
 	}
-	r := m.ledger.at(id)
-	n := Nacked{Inbox: r.inbox, ID: id, Attempts: r.attempts + 1}
+	reason = cmp.Or(reason, reasonNacked)
+	if shared != nil {
+		shared.done = true
+		shared.ballot.cast(VoteNack, reason)
+		m.trim()
+		return Nacked{}, nil
+	}
+	r := m.ledger.at(record)
+	n := Nacked{Inbox: r.inbox, ID: record, Attempts: r.attempts + 1}
+	if !requeue || r.inbox == nil || !r.inbox.Worker {
+		m.vote(record, VoteNack, reason)
+	}
 	if requeue {
 		r.flags |= recordNacked
 		m.unacked--
 	} else {
-		m.done(id)
-		m.ledger.trim()
+		m.done(record)
+		m.trim()
 	}
 	m.signal()
 	return n, nil
@@ -104,20 +131,23 @@ func (m *Mailbox) ackable(id uint64) error {
 	if m.opts.Mode != Client {
 		return &AckError{id, AckInAuto}
 	}
-	if id == 0 || id > m.highest {
+	if id == 0 || id > m.highest+m.votes.ahead() {
 		return &AckError{id, AckNotDelivered}
 	}
 	return nil
 }
 
-func (m *Mailbox) single(id uint64) error {
+// single returns what a single acknowledgement means, unless that is refused.
+func (m *Mailbox) single(id uint64) (record uint64, shared *sharedVote, _ error) {
 	if err := m.ackable(id); err != nil {
-		return err
+		return 0, nil, err
 	}
-	if id < m.ledger.first || m.ledger.at(id).flags&(recordDone|recordNacked) != 0 {
-		return &AckError{id, AckTwice}
+	record, shared = m.votes.split(id)
+	if shared != nil && shared.done ||
+		shared == nil && (record < m.ledger.first || m.ledger.at(record).flags&(recordDone|recordNacked) != 0) {
+		return 0, nil, &AckError{id, AckTwice}
 	}
-	return nil
+	return record, shared, nil
 }
 
 // done marks one delivery as done. The lock is held.
@@ -130,6 +160,9 @@ func (m *Mailbox) done(id uint64) {
 		m.unacked--
 	}
 	r.flags |= recordDone
+	if r.flags&recordVotes != 0 {
+		delete(m.votes.byRecord, id)
+	}
 	if r.inbox == nil {
 		return
 	}
@@ -145,7 +178,7 @@ func (m *Mailbox) Finish(id uint64) {
 	defer m.mu.Unlock()
 	if id >= m.ledger.first && id < m.ledger.next {
 		m.done(id)
-		m.ledger.trim()
+		m.trim()
 	}
 	m.signal()
 }
@@ -215,6 +248,6 @@ func (m *Mailbox) Settle(window uint64, before int64, blocked bool) {
 		}
 		m.done(id)
 	}
-	m.ledger.trim()
+	m.trim()
 	m.signal()
 }

@@ -240,8 +240,8 @@ func TestAckErrors(t *testing.T) {
 		{"cumulative twice", func() error { return b.box.Ack(3) }, delivery.AckTwice},
 		{"cumulative lower", func() error { return b.box.Ack(1) }, delivery.AckTwice},
 		{"below the first", func() error { return b.box.AckOne(1) }, delivery.AckTwice},
-		{"nack", func() error { _, err := b.box.Nack(4, true); return err }, 0},
-		{"nack twice", func() error { _, err := b.box.Nack(4, true); return err }, delivery.AckTwice},
+		{"nack", func() error { _, err := b.box.Nack(4, true, ""); return err }, 0},
+		{"nack twice", func() error { _, err := b.box.Nack(4, true, ""); return err }, delivery.AckTwice},
 		{"ack of a nacked one", func() error { return b.box.AckOne(4) }, delivery.AckTwice},
 	}
 	for _, step := range steps {
@@ -415,7 +415,7 @@ func TestNackAndRedeliver(t *testing.T) {
 	b := setup(t, delivery.Options{Mode: delivery.Client})
 	b.stored("a", 5)
 	b.take()
-	n, err := b.box.Nack(1, true)
+	n, err := b.box.Nack(1, true, "")
 	if err != nil || n.Attempts != 1 || n.Inbox != b.in {
 		t.Fatalf("%+v, %v", n, err)
 	}
@@ -436,7 +436,7 @@ func TestNackAndRedeliver(t *testing.T) {
 	b.watermark(9, 4)
 	_ = b.box.AckOne(2)
 	b.watermark(9, 9)
-	if _, err := b.box.Nack(2, false); err == nil {
+	if _, err := b.box.Nack(2, false, ""); err == nil {
 		t.Fatal("a nack of what is done is taken")
 	}
 }

@@ -49,6 +49,9 @@ type Inbox struct {
 	// RepeatsSeq is the same for what was handed out live and had no position
 	// yet: the highest seq of this gateway. 0 for none.
 	RepeatsSeq uint64
+	// Ballot, if set, returns the receiver's say in a tracked send. The mailbox's
+	// lock is held.
+	Ballot func(*envelope.View) Ballot
 	// Owner is whom [Batch.Feed] means.
 	Owner any
 	// Done, if set, is told the position of each delivery that is done and was
@@ -384,7 +387,7 @@ func (in *Inbox) Redeliver(id uint64, v *envelope.View, position uint64, attempt
 		}
 	}
 	m.done(id)
-	m.ledger.trim()
+	m.trim()
 	return true
 }
 

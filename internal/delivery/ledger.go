@@ -6,6 +6,7 @@ type record struct {
 	position int64 // none while it has not been seen in the log
 	sentAt   int64 // AUTO: the gateway's running time in ms when it was written
 	sentEnd  uint64
+	ahead    uint32 // by how much its id on the wire was to be, when it was queued
 	attempts uint8
 	flags    recordFlags
 }
@@ -16,6 +17,7 @@ const (
 	recordSent recordFlags = 1 << iota
 	recordDone
 	recordNacked // waits to be delivered again, under another id
+	recordVotes  // its receiver has a vote in a tracked send
 )
 
 // NoPosition is the position before the first.

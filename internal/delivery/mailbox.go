@@ -72,13 +72,15 @@ type Mailbox struct {
 	// overflow, a shared delivery drops the oldest, a tracked one is left in
 	// the log.
 	urgent, replies, shared, tracked lane
-	sharedTopics                     queue[*Topic] // whose frames wait in shared, oldest first
-	lagged                           []*Topic      // topics with frames dropped and not told yet
+	sharedTopics                     queue[sharedFrame] // of the frames that wait in shared, oldest first
+	lagged                           []*Topic           // topics with frames dropped and not told yet
 
 	ledger  ledger
+	votes   votes
 	unacked int      // sent and not done
-	highest uint64   // the last delivery id that was taken
-	upTo    uint64   // the last cumulative acknowledgement
+	highest uint64   // the last record of the ledger that was taken
+	upTo    uint64   // the last cumulative acknowledgement, as on the wire
+	upToRec uint64   // the last record of the ledger that it covers
 	hungry  []*Inbox // inboxes that nobody feeds, until there is room
 
 	written uint64 // bytes given to the stream, for Auto mode
@@ -89,6 +91,12 @@ type Mailbox struct {
 type Topic struct {
 	Name           string
 	dropped, bytes uint64
+}
+
+// sharedFrame is what a frame of a topic belongs to.
+type sharedFrame struct {
+	topic  *Topic
+	ballot Ballot
 }
 
 // Gap is what a slow reader lost of a shared topic.
@@ -154,16 +162,21 @@ func (m *Mailbox) push(l *lane, frame []byte) bool {
 func (m *Mailbox) Shared(t *Topic, frame []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.share(t, frame, Ballot{})
+}
+
+func (m *Mailbox) share(t *Topic, frame []byte, b Ballot) bool {
 	if m.closed || m.deaf {
-		return
+		return false
 	}
 	for m.shared.frames > 0 &&
 		(m.shared.bytes+len(frame) > m.opts.QueueBytes || m.shared.frames >= maxQueueFrames) {
 		m.dropOldest()
 	}
 	m.shared.pushFrame(frame)
-	m.sharedTopics.push(t)
+	m.sharedTopics.push(sharedFrame{t, b})
 	m.signal()
+	return true
 }
 
 // Turn drops all that waits of shared topics, also the losses of them that have
@@ -184,8 +197,10 @@ func (m *Mailbox) Turn(frame []byte) bool {
 
 func (m *Mailbox) dropOldest() {
 	old, _, _ := m.shared.pop(nil)
-	t := *m.sharedTopics.at(0)
+	f := *m.sharedTopics.at(0)
 	m.sharedTopics.drop(1)
+	f.ballot.cast(VoteGone, reasonLagged)
+	t := f.topic
 	if t.dropped == 0 {
 		m.lagged = append(m.lagged, t)
 	}
@@ -234,7 +249,8 @@ func FrameBound(v *envelope.View) int {
 
 // queue is offer for a delivery that replaces another: no hole stops it (S6).
 func (m *Mailbox) queue(in *Inbox, v *envelope.View, position int64, attempts uint8) (id uint64, ok bool) {
-	d := envelope.Delivery{ID: m.ledger.next, Redelivered: attempts > 0}
+	ahead := m.votes.ahead()
+	d := envelope.Delivery{ID: m.ledger.next + ahead, Redelivered: attempts > 0}
 	if position != none {
 		d.Position, d.Known = uint64(position), true
 	}
@@ -242,11 +258,12 @@ func (m *Mailbox) queue(in *Inbox, v *envelope.View, position int64, attempts ui
 	if m.deaf || !m.laneRoom(size) {
 		return 0, false
 	}
-	entry := record{inbox: in, position: position, attempts: attempts}
+	entry := record{inbox: in, position: position, attempts: attempts, ahead: uint32(ahead)}
 	if id, done := m.tamper(in, v, entry); done {
 		return id, true
 	}
 	id = m.ledger.add(entry)
+	m.register(in, v, id)
 	m.tracked.push(size, func(dst []byte) []byte { return v.AppendFrame(dst, d) })
 	m.signal()
 	return id, true

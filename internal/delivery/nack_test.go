@@ -14,7 +14,7 @@ func TestS6RedeliveryClosesTheHole(t *testing.T) {
 	b := setup(t, delivery.Options{Mode: delivery.Client, MaxUnacked: 2})
 	b.stored("0", 0)
 	b.want(b.take(), "0")
-	n, err := b.box.Nack(1, true)
+	n, err := b.box.Nack(1, true, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestS8AckLeavesNacked(t *testing.T) {
 		b.stored(fmt.Sprint(i), uint64(i))
 	}
 	b.want(b.take(), "0 1 2")
-	n, err := b.box.Nack(2, true)
+	n, err := b.box.Nack(2, true, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ type Batch struct {
 	// Feed are inboxes that have room again and are not fed by a tail.
 	Feed []*Inbox
 
-	bytes   int // of Frames
+	bytes   int      // of Frames
+	votes   []Ballot // of shared frames, to be cast when they are written
 	retired []*chunk
 	taken   []takenDelivery
 }
@@ -31,6 +32,8 @@ func (b *Batch) reset() {
 	clear(b.Frames)
 	b.Frames, b.Gaps, b.Feed = b.Frames[:0], b.Gaps[:0], b.Feed[:0]
 	b.retired, b.taken, b.bytes = b.retired[:0], b.taken[:0], 0
+	clear(b.votes)
+	b.votes = b.votes[:0]
 }
 
 // Take fills b with what may go out now and reports whether that is anything.
@@ -88,8 +91,10 @@ func (m *Mailbox) takeShared(b *Batch, share int) {
 	}
 	m.lagged = m.lagged[:0]
 	for frames, bytes := b.room(share); m.shared.frames > 0 && frames > 0 && bytes > 0; frames-- {
+		ballot := m.sharedTopics.at(0).ballot
 		m.sharedTopics.drop(1)
 		bytes -= b.pop(&m.shared)
+		m.takeVoted(b, ballot)
 	}
 }
 
@@ -108,6 +113,7 @@ func (m *Mailbox) takeTracked(b *Batch) {
 		m.unacked++
 		b.taken = append(b.taken, takenDelivery{id: m.highest, index: len(b.Frames)})
 		bytes -= b.pop(&m.tracked)
+		m.renumber(b, r)
 	}
 }
 
@@ -159,4 +165,5 @@ func (m *Mailbox) Written(b *Batch, now int64) {
 			next++
 		}
 	}
+	m.castWritten(b)
 }

@@ -45,6 +45,8 @@ const (
 	fieldKind      = 106
 	fieldDrawn     = 107
 	fieldEra       = 108
+	fieldTracking  = 109
+	fieldUntil     = 110
 )
 
 // ReplayOf is the key of the metadata by which an operator's replay of a message
@@ -82,6 +84,10 @@ type Envelope struct {
 	// Drawn says that the message id is the gateway's own, which nobody
 	// repeats.
 	Drawn bool
+	// Tracking is whose votes the sender waits for, aether.v1.TrackingMode; 0: for
+	// none. UntilMS is for how long.
+	Tracking uint8
+	UntilMS  int64
 }
 
 // Append appends the encoded envelope to dst.
@@ -112,6 +118,8 @@ func (e *Envelope) Append(dst []byte) []byte {
 		dst = appendVarint(dst, fieldDrawn, 1)
 	}
 	dst = appendVarint(dst, fieldEra, uint64(e.Era))
+	dst = appendVarint(dst, fieldTracking, uint64(e.Tracking))
+	dst = appendVarint(dst, fieldUntil, uint64(e.UntilMS))
 	return dst
 }
 
@@ -129,6 +137,8 @@ type View struct {
 	Drawn       bool
 	// Replayed says that an operator had it sent again: it was delivered before.
 	Replayed bool
+	Tracking uint8
+	UntilMS  int64
 
 	raw         []byte
 	metadata    int // bytes that the metadata takes in a frame
@@ -228,6 +238,10 @@ func (v *View) setVarint(field uint32, val uint64) {
 		v.Drawn = val != 0
 	case fieldEra:
 		v.Era = uint32(val)
+	case fieldTracking:
+		v.Tracking = uint8(min(val, math.MaxUint8))
+	case fieldUntil:
+		v.UntilMS = int64(val)
 	}
 }
 

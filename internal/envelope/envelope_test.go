@@ -21,7 +21,7 @@ func drawn(t *rapid.T) envelope.Envelope {
 		Workspace: text.Draw(t, "workspace"), MessageID: text.Draw(t, "id"), Subject: text.Draw(t, "subject"),
 		Topic: text.Draw(t, "topic"), Origin: rapid.Uint64().Draw(t, "origin"), Seq: rapid.Uint64().Draw(t, "seq"),
 		ExpiresAtMS: rapid.Int64().Draw(t, "expires"), Kind: envelope.Kind(rapid.IntRange(0, 3).Draw(t, "kind")), Drawn: rapid.Bool().Draw(t, "drawn"),
-		Era: rapid.Uint32().Draw(t, "era"),
+		Era: rapid.Uint32().Draw(t, "era"), Tracking: rapid.Uint8Range(0, 3).Draw(t, "tracking"), UntilMS: rapid.Int64().Draw(t, "until"),
 	}
 	if rapid.Bool().Draw(t, "for another") {
 		e.OnBehalf, _ = proto.Marshal(&aetherv1.PrincipalRef{PrincipalType: "user", PrincipalId: text.Draw(t, "for whom")})
@@ -49,6 +49,7 @@ func generated(e *envelope.Envelope) *aetherv1.MessageEnvelope {
 		Source:          e.Source, Payload: e.Payload, MessageType: aetherv1.MessageType(e.Type), TimestampMs: e.TimestampMS,
 		Metadata: e.Metadata, Workspace: e.Workspace, MessageId: e.MessageID, Subject: e.Subject, Topic: e.Topic,
 		Origin: e.Origin, OriginSeq: e.Seq, ExpiresAtMs: e.ExpiresAtMS, Kind: aetherv1.MessageEnvelope_Kind(e.Kind), MessageIdDrawn: e.Drawn, WorkspaceEra: e.Era,
+		Tracking: aetherv1.TrackingMode(e.Tracking), TrackedUntilMs: e.UntilMS,
 	}
 }
 

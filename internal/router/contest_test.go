@@ -146,7 +146,7 @@ func TestT3NackGoesToAnyGateway(t *testing.T) {
 	y := newTally()
 	var bad *labour
 	bad = a.hire("1", 4, y, func(m *aetherv1.IncomingMessage) bool {
-		n, err := bad.box.Nack(m.GetDeliveryId(), true)
+		n, err := bad.box.Nack(m.GetDeliveryId(), true, "")
 		if err != nil {
 			t.Error(err)
 		}

@@ -23,7 +23,7 @@ func withDeadLetters(t *testing.T, change ...func(*Options)) *world {
 
 func (s *session) nack(id uint64) {
 	s.w.t.Helper()
-	n, err := s.box.Nack(id, true)
+	n, err := s.box.Nack(id, true, "")
 	if err != nil {
 		s.w.t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestS8Attempts(t *testing.T) {
 		if m.GetRedelivered() != (attempt > 1) {
 			t.Fatalf("attempt %d: redelivered is %v", attempt, m.GetRedelivered())
 		}
-		n, err := b.box.Nack(m.GetDeliveryId(), true)
+		n, err := b.box.Nack(m.GetDeliveryId(), true, "")
 		if err != nil {
 			t.Fatal(err)
 		}

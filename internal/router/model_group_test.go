@@ -268,7 +268,7 @@ func (c *crew) refuse(h *hand, m *aetherv1.IncomingMessage) {
 		delete(c.holder, text)
 	}
 	c.mu.Unlock()
-	if n, err := h.box.Nack(m.GetDeliveryId(), true); err == nil {
+	if n, err := h.box.Nack(m.GetDeliveryId(), true, ""); err == nil {
 		c.w.r.Nacked(n)
 	}
 }

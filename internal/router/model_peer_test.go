@@ -253,7 +253,7 @@ func (s *peer) consume(r *rand.Rand, order, stay bool) (unfinished map[string]bo
 					finish(name)
 				}
 				delete(open, id)
-				nacked, err := s.box.Nack(id, true)
+				nacked, err := s.box.Nack(id, true, "")
 				if err != nil {
 					m.t.Errorf("nack of %d: %v", id, err)
 					continue

@@ -31,7 +31,7 @@ func TestS8NackedNeverStored(t *testing.T) {
 			break
 		}
 	}
-	n, err := b.box.Nack(m.GetDeliveryId(), true)
+	n, err := b.box.Nack(m.GetDeliveryId(), true, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestNacksAreBounded(t *testing.T) {
 		a.send("ag::w::i::b", "x", "")
 	}
 	for range n {
-		nacked, err := b.box.Nack(b.message().GetDeliveryId(), true)
+		nacked, err := b.box.Nack(b.message().GetDeliveryId(), true, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestNacksAreBounded(t *testing.T) {
 			t.Fatalf("got %v", m)
 		}
 	}
-	nacked, _ := b.box.Nack(n+1, true)
+	nacked, _ := b.box.Nack(n+1, true, "")
 	w.r.Nacked(nacked)
 	b.leave()
 	w.eventually(func() bool { return !busy(b.sub.again) })

@@ -135,7 +135,7 @@ func TestT3NackMeetsTheEnd(t *testing.T) {
 			w := setup(t)
 			a, one := w.agent("a", client(0)), w.worker("1", client(0))
 			a.send("tb::w::i", "x", "")
-			n, err := one.box.Nack(one.message().GetDeliveryId(), true)
+			n, err := one.box.Nack(one.message().GetDeliveryId(), true, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -100,9 +101,9 @@ func (s *Session) acks(a *aetherv1.DeliveryAck) error {
 		}
 	}
 	for _, n := range a.GetNack() {
-		nacked, err := s.box.Nack(n.GetDeliveryId(), n.GetRequeue())
+		nacked, err := s.box.Nack(n.GetDeliveryId(), n.GetRequeue(), reasonOf(n))
 		note(err)
-		if err == nil && n.GetRequeue() {
+		if err == nil && n.GetRequeue() && nacked.Inbox != nil {
 			s.m.o.Router.Nacked(nacked)
 		}
 	}
@@ -113,6 +114,17 @@ func (s *Session) acks(a *aetherv1.DeliveryAck) error {
 		note(s.box.AckOne(id))
 	}
 	return first
+}
+
+// maxReason bounds what is told of why a delivery was refused, in bytes.
+const maxReason = 256
+
+func reasonOf(n *aetherv1.Nack) string {
+	reason := n.GetReason()
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
+	return reason
 }
 
 // member names the oneof member of a frame.

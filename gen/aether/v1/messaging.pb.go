@@ -846,9 +846,14 @@ type MessageEnvelope struct {
 	// versions stored, whoever the id is from.
 	MessageIdDrawn bool `protobuf:"varint,107,opt,name=message_id_drawn,json=messageIdDrawn,proto3" json:"message_id_drawn,omitempty"`
 	// How often the workspace of the address, else that of the message, had been created anew when it was accepted.
-	WorkspaceEra  uint32 `protobuf:"varint,108,opt,name=workspace_era,json=workspaceEra,proto3" json:"workspace_era,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WorkspaceEra uint32 `protobuf:"varint,108,opt,name=workspace_era,json=workspaceEra,proto3" json:"workspace_era,omitempty"`
+	// Whose votes the sender waits for: FIRST or ALL; unspecified if it waits for none. Whoever
+	// gives the message to a receiver tells the origin how that votes.
+	Tracking TrackingMode `protobuf:"varint,109,opt,name=tracking,proto3,enum=aether.v1.TrackingMode" json:"tracking,omitempty"`
+	// Unix milliseconds; votes that come later are not told any more.
+	TrackedUntilMs int64 `protobuf:"varint,110,opt,name=tracked_until_ms,json=trackedUntilMs,proto3" json:"tracked_until_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MessageEnvelope) Reset() {
@@ -989,6 +994,20 @@ func (x *MessageEnvelope) GetMessageIdDrawn() bool {
 func (x *MessageEnvelope) GetWorkspaceEra() uint32 {
 	if x != nil {
 		return x.WorkspaceEra
+	}
+	return 0
+}
+
+func (x *MessageEnvelope) GetTracking() TrackingMode {
+	if x != nil {
+		return x.Tracking
+	}
+	return TrackingMode_TRACKING_MODE_UNSPECIFIED
+}
+
+func (x *MessageEnvelope) GetTrackedUntilMs() int64 {
+	if x != nil {
+		return x.TrackedUntilMs
 	}
 	return 0
 }
@@ -1545,7 +1564,7 @@ const file_aether_v1_messaging_proto_rawDesc = "" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_position\"\x89\x06\n" +
+	"\t_position\"\xe8\x06\n" +
 	"\x0fMessageEnvelope\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x129\n" +
@@ -1564,7 +1583,9 @@ const file_aether_v1_messaging_proto_rawDesc = "" +
 	"\rexpires_at_ms\x18i \x01(\x03R\vexpiresAtMs\x123\n" +
 	"\x04kind\x18j \x01(\x0e2\x1f.aether.v1.MessageEnvelope.KindR\x04kind\x12(\n" +
 	"\x10message_id_drawn\x18k \x01(\bR\x0emessageIdDrawn\x12#\n" +
-	"\rworkspace_era\x18l \x01(\rR\fworkspaceEra\x1a;\n" +
+	"\rworkspace_era\x18l \x01(\rR\fworkspaceEra\x123\n" +
+	"\btracking\x18m \x01(\x0e2\x17.aether.v1.TrackingModeR\btracking\x12(\n" +
+	"\x10tracked_until_ms\x18n \x01(\x03R\x0etrackedUntilMs\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
@@ -1703,16 +1724,17 @@ var file_aether_v1_messaging_proto_depIdxs = []int32{
 	20, // 10: aether.v1.MessageEnvelope.metadata:type_name -> aether.v1.MessageEnvelope.MetadataEntry
 	23, // 11: aether.v1.MessageEnvelope.on_behalf_subject:type_name -> aether.v1.PrincipalRef
 	3,  // 12: aether.v1.MessageEnvelope.kind:type_name -> aether.v1.MessageEnvelope.Kind
-	12, // 13: aether.v1.Metric.entries:type_name -> aether.v1.MetricEntry
-	21, // 14: aether.v1.Metric.metadata:type_name -> aether.v1.Metric.MetadataEntry
-	14, // 15: aether.v1.DeliveryAck.nack:type_name -> aether.v1.Nack
-	4,  // 16: aether.v1.HistoryGap.reason:type_name -> aether.v1.HistoryGap.Reason
-	5,  // 17: aether.v1.MessageStatus.state:type_name -> aether.v1.MessageStatus.State
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	1,  // 13: aether.v1.MessageEnvelope.tracking:type_name -> aether.v1.TrackingMode
+	12, // 14: aether.v1.Metric.entries:type_name -> aether.v1.MetricEntry
+	21, // 15: aether.v1.Metric.metadata:type_name -> aether.v1.Metric.MetadataEntry
+	14, // 16: aether.v1.DeliveryAck.nack:type_name -> aether.v1.Nack
+	4,  // 17: aether.v1.HistoryGap.reason:type_name -> aether.v1.HistoryGap.Reason
+	5,  // 18: aether.v1.MessageStatus.state:type_name -> aether.v1.MessageStatus.State
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_aether_v1_messaging_proto_init() }
