@@ -74,7 +74,7 @@ func (m *Mailbox) AckOne(id uint64) error {
 		return err
 	case shared != nil:
 		shared.done = true
-		shared.ballot.cast(VoteAck, "")
+		shared.ballot.Cast(VoteAck, "")
 	default:
 		m.vote(record, VoteAck, "")
 		m.done(record)
@@ -107,7 +107,7 @@ func (m *Mailbox) Nack(id uint64, requeue bool, reason string) (Nacked, error) {
 	reason = cmp.Or(reason, reasonNacked)
 	if shared != nil {
 		shared.done = true
-		shared.ballot.cast(VoteNack, reason)
+		shared.ballot.Cast(VoteNack, reason)
 		m.trim()
 		return Nacked{}, nil
 	}

@@ -199,7 +199,7 @@ func (m *Mailbox) dropOldest() {
 	old, _, _ := m.shared.pop(nil)
 	f := *m.sharedTopics.at(0)
 	m.sharedTopics.drop(1)
-	f.ballot.cast(VoteGone, reasonLagged)
+	f.ballot.Cast(VoteGone, reasonLagged)
 	t := f.topic
 	if t.dropped == 0 {
 		m.lagged = append(m.lagged, t)

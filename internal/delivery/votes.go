@@ -30,7 +30,8 @@ type Ballot struct {
 	ID  uint64
 }
 
-func (b Ballot) cast(v Verdict, reason string) {
+// Cast votes, if there is a vote.
+func (b Ballot) Cast(v Verdict, reason string) {
 	if b.Box != nil {
 		b.Box.Vote(b.ID, v, reason)
 	}
@@ -113,7 +114,7 @@ func (m *Mailbox) takeVoted(b *Batch, ballot Ballot) {
 	case m.opts.Mode == Auto:
 		b.votes = append(b.votes, ballot)
 	case m.votes.shared.len() >= maxVoted:
-		ballot.cast(VoteGone, reasonUnvoting)
+		ballot.Cast(VoteGone, reasonUnvoting)
 	default:
 		id := m.highest + m.votes.ahead() + 1
 		m.votes.shared.push(sharedVote{id: id, ballot: ballot})
@@ -150,7 +151,7 @@ func (m *Mailbox) register(in *Inbox, v *envelope.View, id uint64) {
 // vote casts the vote of a record, if it has one.
 func (m *Mailbox) vote(id uint64, v Verdict, reason string) {
 	if m.ledger.at(id).flags&recordVotes != 0 {
-		m.votes.byRecord[id].cast(v, reason)
+		m.votes.byRecord[id].Cast(v, reason)
 	}
 }
 
@@ -163,7 +164,7 @@ func (m *Mailbox) ackShared(upTo uint64) {
 		}
 		if !s.done {
 			s.done = true
-			s.ballot.cast(VoteAck, "")
+			s.ballot.Cast(VoteAck, "")
 		}
 	}
 }
@@ -187,7 +188,7 @@ func (m *Mailbox) trim() {
 // written to it.
 func (m *Mailbox) castWritten(b *Batch) {
 	for _, ballot := range b.votes {
-		ballot.cast(VoteAck, "")
+		ballot.Cast(VoteAck, "")
 	}
 	if len(m.votes.byRecord) == 0 {
 		return

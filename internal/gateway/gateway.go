@@ -198,6 +198,8 @@ func New(o Options) *Gateway {
 		Retention: o.Retention, ByteQuota: o.ByteQuota, AddressQuota: o.AddressQuota, Stored: o.Stored,
 	})
 	g.Peers = peers.New(o.Presence, o.Logger)
+	g.Router.VoteBy(g.Peers)
+	g.Peers.Handle(router.KindVotes, g.Router.TakeVotes)
 	finder := where.New(g.Router, o.Presence, g.Peers, nil)
 	acting := g.keepGrants(o)
 	if o.Keys.Store != nil {

@@ -193,8 +193,10 @@ func (d *deadLetters) bury(l letter, b *backlog, alive func() bool, done func())
 	b.add(0, try)
 }
 
-// name logs which message was given up.
+// name logs which message was given up. Whoever tracks it has nobody more to wait
+// for.
 func (d *deadLetters) name(l *letter, v *envelope.View) {
+	l.p.refuseTracked(v, l.reason)
 	d.r.log.Warn("a message is given up", "topic", l.topic, "position", l.position, "reason", l.reason,
 		"attempts", l.attempts, "source", string(v.Source), "message_id", string(v.MessageID))
 }

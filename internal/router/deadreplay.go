@@ -123,7 +123,7 @@ func (r *Router) resend(ctx context.Context, m *aetherv1.MessageEnvelope, id str
 	box := delivery.NewMailbox(delivery.Options{})
 	defer box.Close()
 	s := r.NewSender(&acl.Principal{}, e.Source, presence.Lease{}, box, func() {})
-	if refused := s.publish("replay", &e, nil); refused != nil {
+	if refused := s.publish("replay", &e, nil, nil); refused != nil {
 		return false, refused
 	}
 	var batch delivery.Batch

@@ -304,4 +304,5 @@ func (l *tooLate) has(origin, seq uint64) bool {
 func (p *partition) expired(v *envelope.View) {
 	p.r.stats.Expired.Add(1)
 	p.late.add(v.Origin, v.Seq)
+	p.refuseTracked(v, "expired")
 }

@@ -40,6 +40,7 @@ func (s *Sender) Drop() {
 	for _, p := range s.r.parts {
 		p.drop(s)
 	}
+	s.r.polls.forget(s)
 }
 
 func (p *partition) drop(s *Sender) {

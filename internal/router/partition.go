@@ -221,8 +221,14 @@ func (p *partition) show(v *envelope.View, position int64) {
 		}
 		if v.Kind == envelope.Progress {
 			p.showProgress(v)
-		} else if t := p.find(v.Topic); t != nil {
-			p.hand(t, v, position, own, found)
+		} else {
+			t := p.find(v.Topic)
+			if t != nil {
+				p.hand(t, v, position, own, found)
+			}
+			if v.Tracking != 0 && !found.again {
+				p.canvass(v, t)
+			}
 		}
 		if len(p.observers) > 0 && !found.again {
 			p.observe(v, position)
@@ -369,6 +375,9 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 		}
 		if it.sender == nil || late && p.wasUnknown(it.seq) {
 			continue
+		}
+		if it.tracked {
+			p.r.polls.confirmed(pollKey{p.id, it.seq}, outcome)
 		}
 		it.sender.settle(answer{it.requestID, it.messageID, it.key.address}, outcome, false, it.silent)
 		it.sender.answered()

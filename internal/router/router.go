@@ -79,6 +79,9 @@ type Options struct {
 	// Retention is how long the log keeps what is stored; 0 is without end. What
 	// the store keeps of addresses and sessions goes with it.
 	Retention time.Duration
+	// MaxInFlight is how many tracked sends of a session may be without an outcome;
+	// default 1024.
+	MaxInFlight int
 	// PublishTimeout is how long a send may be without an outcome; default
 	// 5 s.
 	PublishTimeout time.Duration
@@ -143,11 +146,13 @@ type Router struct {
 	misplaced      chan struct{}
 	placementError atomic.Pointer[PlacementError]
 
-	fetching chan struct{}
-	scanning chan struct{} // one of each scan of the log
-	finding  sync.Mutex    // held by the one that searches what is in memory
-	refusals refusals
-	dead     *deadLetters
+	fetching    chan struct{}
+	scanning    chan struct{} // one of each scan of the log
+	finding     sync.Mutex    // held by the one that searches what is in memory
+	refusals    refusals
+	dead        *deadLetters
+	polls       *polls // of tracked sends
+	maxInFlight int    // of a session
 	// addressees are whom progress may be addressed to.
 	addressees addressees
 }
@@ -197,6 +202,8 @@ func New(o Options) *Router {
 	if shared, ok := o.Presence.(claims.Claims); ok {
 		r.claimer = newClaimer(r, shared, o.Presence.Self().ID)
 	}
+	r.maxInFlight = cmp.Or(o.MaxInFlight, maxInFlight)
+	r.polls = newPolls(r)
 	name := "gw-" + o.Boot.String()
 	r.dead = newDeadLetters(r, o, name)
 	r.openQuotas(o)
@@ -211,6 +218,7 @@ func New(o Options) *Router {
 	r.spawn(r.checkFirst)
 	r.spawn(r.commitAll)
 	r.spawn(r.notes.run)
+	r.spawn(r.polls.run)
 	r.spawn(r.lookAfterStore)
 	r.spawn(r.countNames)
 	if r.quotas.usage != nil {

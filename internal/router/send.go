@@ -22,6 +22,7 @@ type pending struct {
 	id        idKey // if byClient
 	byClient  bool  // the message id is the client's
 	silent    bool  // nothing is answered unless it fails
+	tracked   bool  // its outcome is for the poll
 	requestID string
 	messageID string
 	seq       uint64
@@ -84,14 +85,21 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 		return wireerr.New(wireerr.NotFound, "%s", NoWorkspace(name))
 	}
 	e.Era = era
-	return s.publish(msg.GetRequestId(), &e, acting)
+	track, refused := trackingOf(msg, to)
+	if refused != nil {
+		return refused
+	}
+	if err := track.take(s); err != nil {
+		return err
+	}
+	return s.publish(msg.GetRequestId(), &e, acting, track)
 }
 
 // publish stores the envelope and hands it over live, at once or when it need
 // not wait any more. Everything that a client must not choose is set by now, but
 // for whom it acts if that has to be looked up.
-func (s *Sender) publish(requestID string, e *envelope.Envelope, acting *acting) *wireerr.Error {
-	d := draft{envelope: *e, requestID: requestID, byClient: e.MessageID != "", acting: acting}
+func (s *Sender) publish(requestID string, e *envelope.Envelope, acting *acting, track *tracking) *wireerr.Error {
+	d := draft{envelope: *e, requestID: requestID, byClient: e.MessageID != "", acting: acting, track: track}
 	if d.byClient {
 		d.id, d.digest = keyOf(s.source, e.Topic, e.MessageID), digestOf(e)
 	} else {
@@ -100,7 +108,11 @@ func (s *Sender) publish(requestID string, e *envelope.Envelope, acting *acting)
 	p := s.r.parts[s.r.placement.Of(e.Topic)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.submit(s, &d)
+	err := p.submit(s, &d)
+	if err != nil {
+		d.track.giveBack(s)
+	}
+	return err
 }
 
 // accept numbers a send, appends it to the log and hands it over live. It is
@@ -122,11 +134,21 @@ func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
 		return errLost()
 	}
 	e.Seq = p.seq + 1
+	tracked := d.track != nil
+	if tracked {
+		if err := p.track(s, d); err != nil {
+			return err
+		}
+	}
 	p.scratch = e.Append(p.scratch[:0])
 	err := p.writer.Append(p.scratch, pending{
-		sender: s, key: key, id: d.id, byClient: d.byClient, silent: d.silent, requestID: d.requestID, messageID: e.MessageID, seq: e.Seq,
+		sender: s, key: key, id: d.id, byClient: d.byClient, silent: d.silent || tracked, tracked: tracked,
+		requestID: d.requestID, messageID: e.MessageID, seq: e.Seq,
 	})
 	if err != nil {
+		if tracked {
+			p.r.polls.abandon(pollKey{p.id, e.Seq})
+		}
 		return refusal(err)
 	}
 	if d.byClient {
@@ -164,6 +186,18 @@ func (p *partition) repeated(s *Sender, r *idRecord, d *draft) *wireerr.Error {
 		return nil
 	}
 	a := answer{d.requestID, d.envelope.MessageID, d.envelope.Topic}
+	if d.track != nil && r.seq != 0 {
+		known, err := s.r.polls.join(pollKey{p.id, r.seq}, s, a)
+		if err != nil {
+			return err
+		}
+		if known {
+			d.track = nil
+			return nil
+		}
+	}
+	d.track.giveBack(s)
+	d.track = nil
 	if r.outcome != 0 {
 		s.settle(a, r.outcome, true, false)
 		return nil
@@ -211,9 +245,6 @@ func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelop
 	if err := s.checkRates(e); err != nil {
 		return err
 	}
-	if err := checkTracking(msg); err != nil {
-		return err
-	}
 	if e.Type == int32(aetherv1.MessageType_MESSAGE_TYPE_UNSPECIFIED) {
 		e.Type = int32(aetherv1.MessageType_MESSAGE_TYPE_OPAQUE)
 	}
@@ -230,20 +261,6 @@ func (s *Sender) check(msg *aetherv1.SendMessage, to address.Address, e *envelop
 
 // maxTTLMillis keeps times of expiry from overflowing: a hundred years.
 const maxTTLMillis = 100 * 365 * 24 * 3600 * 1000
-
-func checkTracking(msg *aetherv1.SendMessage) *wireerr.Error {
-	switch mode := msg.GetTracking().GetMode(); mode {
-	case aetherv1.TrackingMode_TRACKING_MODE_UNSPECIFIED, aetherv1.TrackingMode_TRACKING_MODE_STORED:
-		return nil
-	case aetherv1.TrackingMode_TRACKING_MODE_FIRST, aetherv1.TrackingMode_TRACKING_MODE_ALL:
-		if msg.GetRequestId() == "" {
-			return wireerr.New(wireerr.InvalidArgument, "tracking FIRST or ALL needs a request_id")
-		}
-		return wireerr.New(wireerr.NotImplemented, "tracking FIRST and ALL are not supported")
-	default:
-		return wireerr.New(wireerr.InvalidArgument, "tracking mode %d is unknown", mode)
-	}
-}
 
 // workspace returns the one that the message is stamped with: the sender's,
 // or, for a sender without a single one, the target's.

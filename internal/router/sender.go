@@ -10,6 +10,7 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/delivery/tracker"
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/streams"
@@ -33,6 +34,10 @@ type Sender struct {
 	looking      looking // for grants
 	refusedLater func(target string, err *wireerr.Error)
 
+	permits *tracker.Permits   // for tracked sends
+	polls   map[*poll]struct{} // whose outcomes it waits for; under the lock of polls
+	owed    owed
+
 	waiting atomic.Int64 // sends that will be answered
 	mu      sync.Mutex
 	settled chan struct{} // closed when none waits; nil if nobody asked
@@ -53,7 +58,7 @@ type senderPart struct {
 func (r *Router) NewSender(p *acl.Principal, source string, lease presence.Lease, box *delivery.Mailbox, overflow func()) *Sender {
 	s := &Sender{
 		r: r, principal: p, source: source, lease: lease, box: box, overflow: overflow,
-		parts: make([]senderPart, len(r.parts)),
+		parts: make([]senderPart, len(r.parts)), permits: tracker.NewPermits(r.maxInFlight),
 	}
 	for i, part := range r.parts {
 		part.mu.Lock()

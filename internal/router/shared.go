@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/delivery/tracker"
 	"github.com/aether-gateway/gateway/internal/envelope"
 )
 
@@ -11,7 +12,8 @@ type topic struct {
 	name    string
 	void    func(*envelope.View) bool // nil: nothing is; see [Router.voidAt]
 	members []*listener
-	frame   []byte // scratch
+	frame   []byte      // scratch
+	voters  []*listener // of the message that is shown, if it is tracked; scratch
 }
 
 // listener is one session that listens to a topic.
@@ -22,11 +24,14 @@ type listener struct {
 	// it unless echo is set.
 	source string
 	echo   bool
+	member tracker.Member // of this gateway's polls; 0: has never been elected
 }
 
 // deliver gives a message to all who listen. The frame is the same for all,
-// because a shared delivery is not acknowledged, and encoded once.
+// because a shared delivery is not acknowledged, and encoded once. Who gets a tracked
+// message is left in voters, for [partition.canvass].
 func (t *topic) deliver(v *envelope.View, position uint64, r *Router) {
+	t.voters = t.voters[:0]
 	if v.ExpiresAtMS != 0 && v.Expired(r.nowMS()) {
 		r.stats.Expired.Add(1)
 		return
@@ -39,10 +44,14 @@ func (t *topic) deliver(v *envelope.View, position uint64, r *Router) {
 		if !m.echo && string(v.Source) == m.source {
 			continue
 		}
+		if v.Tracking != 0 {
+			t.voters = append(t.voters, m)
+			continue
+		}
 		m.box.Shared(&m.topic, t.frame)
 		r.stats.Shared.Add(1)
 	}
-	if cap(t.frame) > 64<<10 {
+	if cap(t.frame) > 64<<10 && v.Tracking == 0 {
 		t.frame = nil // one large message must not keep its size for ever
 	}
 }
@@ -81,6 +90,7 @@ func (p *partition) leaveTopic(name string, l *listener) {
 			last := len(members) - 1
 			members[i], members[last] = members[last], nil
 			t.topic.members = members[:last]
+			p.r.polls.leave(l)
 			break
 		}
 	}

@@ -130,6 +130,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 		s.worker.Owner, s.worker.Worker = s.worker, true
 		s.worker.Now, s.worker.Expired = r.nowMS, p.expired
 		s.worker.Void = r.voidAt(reads.Workers)
+		s.worker.Ballot = p.ballot
 		p.work(reads.Workers, s.worker)
 	}
 	s.beAddressed(reads.Workspace)
@@ -163,6 +164,7 @@ func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
 	in.Owner = in
 	in.Now, in.Expired = s.r.nowMS, p.expired
 	in.Void = s.r.voidAt(topic)
+	in.Ballot = p.ballot
 	earlier := s.r.repeats.get(key)
 	in.Repeats, in.RepeatsSeq = earlier.position, earlier.seq
 	in.target = target{inbox: in}

@@ -44,10 +44,11 @@ type gate struct {
 type draft struct {
 	envelope  envelope.Envelope
 	requestID string
-	byClient  bool   // the message id is the client's
-	silent    bool   // nothing is answered unless it fails
-	id        idKey  // if byClient
-	digest    uint64 // if byClient
+	byClient  bool      // the message id is the client's
+	silent    bool      // nothing is answered unless it fails
+	id        idKey     // if byClient
+	digest    uint64    // if byClient
+	track     *tracking // nil: its outcome is not decided by votes, or it has been taken over
 	// acting is not nil as long as it is to be decided for whom it is sent.
 	acting *acting
 }
@@ -232,6 +233,7 @@ func (p *partition) refuseLine(l *line, err *wireerr.Error) {
 
 func (s *Sender) refuseHeld(d *draft, err *wireerr.Error) {
 	s.r.stats.Failed.Add(1)
+	d.track.giveBack(s)
 	s.refuse(d.requestID, answer{messageID: d.envelope.MessageID, topic: d.envelope.Topic}.name(err))
 }
 

@@ -251,7 +251,7 @@ func (s *Session) flushed(hurry bool) bool {
 func (s *Session) awaitReceipts() {
 	ctx, cancel := context.WithTimeout(s.st.Context(), receiptTimeout)
 	defer cancel()
-	for _, answered := range []<-chan struct{}{s.work.settled(), s.sender.Settled()} {
+	for _, answered := range []<-chan struct{}{s.work.settled(), s.sender.Settled(), s.sender.Concluded()} {
 		select {
 		case <-answered:
 		case <-ctx.Done():

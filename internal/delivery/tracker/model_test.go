@@ -131,7 +131,7 @@ func (p *plain) owed() (n int) {
 func (p *plain) gone(i int, reason string) {
 	p.voted[i] = true
 	if p.mode == tracker.All || p.owed() == 0 {
-		p.end(tracker.Outcome{State: tracker.Nacked, Reason: reason})
+		p.end(tracker.Outcome{State: tracker.Nacked, Reason: reason, Gone: true})
 	}
 }
 

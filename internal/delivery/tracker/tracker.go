@@ -27,8 +27,10 @@ const NoEligible = "no_eligible_subscribers"
 // Outcome is what became of a send.
 type Outcome struct {
 	State State
-	// Reason is why it was refused.
+	// Reason is why it was refused. Gone says that nobody has: those who could
+	// still vote, or had to, are gone.
 	Reason string
+	Gone   bool
 	// Acked of Eligible members have acknowledged. Both are 0 if no set was
 	// elected.
 	Acked, Eligible uint32
@@ -231,7 +233,7 @@ func (t *Tracker[T]) gone(e int32, reason string) {
 	s := &t.sends[i]
 	s.owed--
 	if s.mode == All || s.owed == 0 {
-		t.end(i, Outcome{State: Nacked, Reason: reason})
+		t.end(i, Outcome{State: Nacked, Reason: reason, Gone: true})
 	}
 }
 
