@@ -24,6 +24,9 @@ const (
 	// emptyWait is how long a log that shows no last entry is taken for slow
 	// rather than empty.
 	emptyWait = 250 * time.Millisecond
+	// standStill is how long a consumer may show nothing of what others of this
+	// driver have read.
+	standStill = 4 * time.Second
 )
 
 // consumer is a [streams.Consumer].
@@ -40,6 +43,9 @@ type consumer struct {
 	stop     chan struct{} // closed when the end has begun
 	once     sync.Once
 	released chan struct{}
+
+	from  uint64      // the first offset that is wanted; 0 if that was not said
+	began atomic.Bool // an entry has come
 
 	quiet atomic.Bool // nothing more is handed on
 	gate  sync.Mutex  // held while handle runs
@@ -93,7 +99,8 @@ func (d *Driver) consumerOn(env *environment, part *partition, from streams.Star
 		stop:     make(chan struct{}),
 		released: make(chan struct{}),
 	}
-	c.next, _ = from.Offset()
+	c.from, _ = from.Offset()
+	c.next = c.from
 	c.gate.Lock()
 	c.lib, c.closes, err = subscribe(env, part, consumerOptions(begin).SetInitialCredits(credits), c.take)
 	if err != nil {
@@ -138,7 +145,10 @@ func consumerOptions(begin stream.OffsetSpecification) *stream.ConsumerOptions {
 // library drops what is below the offset, and for a chunk that it drops as a
 // whole it gives the broker no credit, so that ten of them stop the consumer
 // for ever. So such an offset must not reach the library: reading begins at the
-// end, and the driver drops what is below.
+// end, and the driver drops what is below. In a cluster the consumer may read
+// another replica than the one that knows the end, and that one may lag: a
+// consumer that shows nothing, although there is something, is ended (run), and
+// whoever opened it opens another.
 //
 // Whoever had to look where the end is did so on the connection that the next
 // consumer of env gets as well: a login costs the broker more than all the rest.
@@ -225,6 +235,7 @@ func (c *consumer) take(cc stream.ConsumerContext, m *amqp.Message) {
 		return
 	}
 	c.next = offset + 1
+	c.began.Store(true)
 	c.part.saw(c.era, offset)
 	c.handle(streams.Entry{Offset: offset, Data: m.GetData()})
 }
@@ -247,13 +258,29 @@ func (c *consumer) silence() {
 func (c *consumer) run() {
 	defer c.d.finish()
 	defer close(c.released)
-	select {
-	case <-c.stop:
-	case event := <-c.closes:
-		c.part.lost()
-		c.d.log.Warn("a consumer has lost its connection", "stream", c.part.name, "reason", event.Reason)
-		c.silence()
-		c.end()
+	look := time.NewTicker(standStill)
+	defer look.Stop()
+	for going := true; going; {
+		select {
+		case <-c.stop:
+			going = false
+		case event := <-c.closes:
+			c.part.lost()
+			c.d.log.Warn("a consumer has lost its connection", "stream", c.part.name, "reason", event.Reason)
+			c.silence()
+			c.end()
+			going = false
+		case <-look.C:
+			switch {
+			case c.began.Load():
+				look.Stop()
+			case c.from > 0 && c.part.reaches(c.from+1):
+				c.d.log.Warn("a consumer stands still, on a replica that lags perhaps, and is ended", "stream", c.part.name, "offset", c.from)
+				c.silence()
+				c.end()
+				going = false
+			}
+		}
 	}
 	c.env.release()
 }

@@ -66,6 +66,27 @@ func TestFromPastTheEnd(t *testing.T) {
 	}
 }
 
+// A consumer got an offset that another replica had, and its own did not yet: it
+// stood still for ever.
+func TestBehindWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	d := shared(t)
+	store(t, d, 3)
+	_, others := openConsumer(t, d, streams.First()) // keeps the era
+	others.wait(t, 3)
+	part, err := d.partition(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.mu.Lock()
+	era := part.era
+	part.mu.Unlock()
+	part.saw(era, 200)
+	c, _ := openConsumer(t, d, streams.From(100))
+	store(t, d, 30)
+	waitClosed(t, c.Done(), limit, "the end of a consumer that stands still")
+}
+
 // A tail that reads on where another one stopped opens at the end exactly.
 func TestFromTheEnd(t *testing.T) {
 	t.Parallel()
