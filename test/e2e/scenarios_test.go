@@ -51,6 +51,8 @@ var scenarios = []struct {
 	{"expired messages", testExpiredMessages},
 	{"legacy", testLegacy},
 	{"legacy keys", testLegacyKeys},
+	{"legacy tasks", testLegacyTasks},
+	{"legacy switch", testLegacySwitch},
 }
 
 func TestDev(t *testing.T) {
