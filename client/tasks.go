@@ -204,6 +204,8 @@ func (c *Client) queryTasks(ctx context.Context, q *aetherv1.TaskQuery) (*aether
 
 // ClaimTask says that this client is at work on a task that it was handed, or
 // takes one that waits for it or in its pool. Of several who do so one succeeds.
+// An orchestrator says so that it starts the worker of an [Assignment], and learns
+// whether that is still its to do; the deadline stays what it was.
 func (c *Client) ClaimTask(ctx context.Context, id string) (*TaskInfo, error) {
 	return c.moveTask(ctx, aetherv1.TaskOperation_OP_TYPE_CLAIM, id, "")
 }

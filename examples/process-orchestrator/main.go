@@ -141,6 +141,10 @@ func (o *orchestrator) run(a *client.Assignment, command []string) {
 	cmd.Env = append(os.Environ(),
 		"AETHER_TOKEN=", "AETHER_ADDR="+o.addr, "AETHER_TASK_TOKEN="+a.Token,
 		"AETHER_WORKSPACE="+a.Workspace, "AETHER_IMPLEMENTATION="+a.Implementation, "AETHER_SPECIFIER="+a.Specifier)
+	if !o.claim(a) {
+		log.Printf("%s is not to be started any more", a.Identity)
+		return
+	}
 	log.Printf("starting %s: %s", a.Identity, strings.Join(command, " "))
 	o.mu.Lock()
 	o.latest[a.TaskID] = a
@@ -166,6 +170,16 @@ func (o *orchestrator) run(a *client.Assignment, command []string) {
 		return
 	}
 	log.Printf("%s has ended: %s", a.Identity, how)
+}
+
+// claim says that the start is under way; it reports false if it is not this
+// orchestrator's any more. Where nobody knows, the token decides.
+func (o *orchestrator) claim(a *client.Assignment) bool {
+	ctx, cancel := context.WithTimeout(o.ctx, stopping)
+	defer cancel()
+	_, err := o.client.ClaimTask(ctx, a.TaskID)
+	code := client.CodeOf(err)
+	return code != client.CodeNotFound && code != client.CodeInvalidArgument
 }
 
 // unclaimed reports whether a start is still this orchestrator's: no worker has

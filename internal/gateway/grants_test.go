@@ -349,6 +349,8 @@ func Test17TaskActsForItsSubject(t *testing.T) {
 	if code := answers(other.Peer, under(made.GetAuthorityGrantId(), "ag::w::echo::7", "when it has ended")); code != "ERR_GRANT_INVALID" {
 		t.Errorf("when it has ended: %q", code)
 	}
+	// It had a grant of its own, which is over: it is not done again without one.
+	refusedOp(t, (&hand{Peer: agent.Peer}).op(opRetry, made.GetTaskId()), "ERR_GRANT_INVALID")
 	create.RequestId, create.TargetAgentId, create.Authorization.GrantId = "u", "ag::w::echo::3", "gr_none"
 	agent.Up(&aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_CreateTask{CreateTask: create}})
 	if refused := agent.Until(func(m *aetherv1.DownstreamMessage) bool { return m.GetCreateTask() != nil }).GetCreateTask(); refused.GetErrorCode() != "ERR_GRANT_INVALID" {

@@ -138,6 +138,10 @@ func TestStartEndsAndBeginsAnew(t *testing.T) {
 			t.Fatalf("round %d: the same start again", i)
 		}
 		last = a.GetTaskId()
+		claims := &hand{Peer: orc, n: 100 * i}
+		for range 2 { // it says, and says again, that it is at it
+			done(t, claims.op(opClaim, last), aetherv1.TaskStatus_TASK_STATUS_QUEUED)
+		}
 		agent, err := worker(t, g, a)
 		if err != nil {
 			t.Fatal(err)

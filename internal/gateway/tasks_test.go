@@ -156,6 +156,12 @@ func Test13TargetedTask(t *testing.T) {
 	if info := boss.get(id); info.GetAttempt() != 2 {
 		t.Errorf("%v", info)
 	}
+	// A creator that completes it itself has the worker told to stop.
+	done(t, worker.op(opClaim, id), aetherv1.TaskStatus_TASK_STATUS_RUNNING)
+	done(t, boss.op(opComplete, id), aetherv1.TaskStatus_TASK_STATUS_COMPLETED)
+	if u := worker.told(id, "completed"); u.GetSource() != boss.name {
+		t.Errorf("%v", u)
+	}
 }
 
 // What is created for somebody who is not there waits, and is handed over when

@@ -15,7 +15,8 @@ type Event uint8
 const (
 	// Assign hands the task to a worker or an orchestrator.
 	Assign Event = iota + 1
-	// Launch says that an orchestrator is starting the worker.
+	// Launch says that an orchestrator, by claiming what it was assigned, is
+	// starting the worker.
 	Launch
 	// Run says that the worker is at work.
 	Run

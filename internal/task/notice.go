@@ -80,6 +80,22 @@ func (s *Service) tellWorker(before, after *store.Task) {
 	if after.State != store.TaskCancelled && (after.PausedAt.IsZero() || !before.PausedAt.IsZero()) {
 		return
 	}
+	s.tellStop(after, worker)
+}
+
+// stopWorker tells who works on a task that somebody else has completed it, or
+// ended the attempt.
+func (s *Service) stopWorker(before, after *store.Task) {
+	worker := before.AssignedTo
+	if worker == "" || before.State == after.State && before.Attempt == after.Attempt || before.Launch != "" && before.State != store.TaskRunning {
+		return
+	}
+	if after.State == store.TaskCompleted || after.State == store.TaskFailed || after.Attempt != before.Attempt {
+		s.tellStop(after, worker)
+	}
+}
+
+func (s *Service) tellStop(after *store.Task, worker string) {
 	u := noticeOf(after, worker)
 	u.Source, u.MessageId = after.Creator, ""
 	s.troubled("the worker of a task could not be told", s.o.Router.Notify(u, nil))

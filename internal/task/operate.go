@@ -77,7 +77,9 @@ func (s *Service) operate(ctx context.Context, c *Caller, op *aetherv1.TaskOpera
 			return nil, err
 		}
 	}
-	return s.change(ctx, op.GetTaskId(), func(t *store.Task) error {
+	var before store.Task
+	after, err := s.change(ctx, op.GetTaskId(), func(t *store.Task) error {
+		before = *t
 		has := s.roles(c, t)
 		switch {
 		case has == 0:
@@ -87,6 +89,10 @@ func (s *Service) operate(ctx context.Context, c *Caller, op *aetherv1.TaskOpera
 		}
 		return s.apply(t, op, has, c, wait)
 	})
+	if err == nil && !c.is(before.AssignedTo) && !c.is(before.Holder) {
+		s.stopWorker(&before, after)
+	}
+	return after, err
 }
 
 // notAllowed says who may do an operation, to somebody who sees the task and may
@@ -122,8 +128,7 @@ func (s *Service) apply(t *store.Task, op *aetherv1.TaskOperation, has role, c *
 	now, why := s.o.Now(), op.GetReason()
 	switch op.GetOp() {
 	case aetherv1.TaskOperation_OP_TYPE_RETRY:
-		t.Missed = ""
-		return Move(t, Retry, why, now)
+		return again(t, why, now)
 	case aetherv1.TaskOperation_OP_TYPE_CANCEL:
 		return Move(t, Cancel, why, now)
 	case aetherv1.TaskOperation_OP_TYPE_COMPLETE:
@@ -143,6 +148,15 @@ func (s *Service) apply(t *store.Task, op *aetherv1.TaskOperation, has role, c *
 		return s.reject(t, has, c, why, now)
 	}
 	return impossible(0, t.State)
+}
+
+// again tries a task once more that has ended.
+func again(t *store.Task, why string, now time.Time) error {
+	if t.State.Over() && t.Grant.GrantID != "" {
+		return wireerr.New(wireerr.GrantInvalid, "the task was done in another's name, by a grant that has ended with it: create it anew under a grant")
+	}
+	t.Missed = ""
+	return Move(t, Retry, why, now)
 }
 
 // resume lets a task go on; the grace of a worker that has gone begins anew.
@@ -189,6 +203,8 @@ func (s *Service) claim(ctx context.Context, c *Caller, op *aetherv1.TaskOperati
 		}
 		now := s.o.Now()
 		switch {
+		case t.Launch != "" && c.is(t.Holder) && (t.State == store.TaskAssigned || t.State == store.TaskStarting):
+			return starts(t, now)
 		case t.State == store.TaskQueued && s.claimable(c, t):
 			if err := Move(t, Assign, "", now); err != nil {
 				return err
@@ -196,7 +212,7 @@ func (s *Service) claim(ctx context.Context, c *Caller, op *aetherv1.TaskOperati
 			t.Launch = ""
 		case t.State == store.TaskAssigned && c.is(t.AssignedTo):
 			if t.Launch != "" {
-				return impossible(Run, t.State) // its worker says so by connecting
+				return impossible(Run, t.State) // it says so by connecting
 			}
 		case t.State == store.TaskAssigned || t.State == store.TaskRunning || t.State == store.TaskStarting:
 			return wireerr.New(wireerr.InvalidArgument, "the task is somebody's already")
@@ -209,7 +225,7 @@ func (s *Service) claim(ctx context.Context, c *Caller, op *aetherv1.TaskOperati
 		t.Wait = ""
 		return nil
 	})
-	if err != nil && held {
+	if held && (err != nil || t.State == store.TaskStarting) {
 		s.forgetClaim(ctx, c, op.GetTaskId())
 	}
 	if err == nil && c.Worker != nil && c.Worker.gone() {
@@ -218,10 +234,24 @@ func (s *Service) claim(ctx context.Context, c *Caller, op *aetherv1.TaskOperati
 	return t, err
 }
 
+// starts notes that who has a start in hand is at it: its worker is to come before
+// the deadline all the same.
+func starts(t *store.Task, now time.Time) error {
+	if t.State == store.TaskStarting {
+		return ErrUnchanged
+	}
+	due := t.DueAt
+	if err := Move(t, Launch, "", now); err != nil {
+		return err
+	}
+	t.DueAt = due
+	return nil
+}
+
 // forgetClaim drops a task that the worker tried to claim, unless it is its own
 // from before.
 func (s *Service) forgetClaim(ctx context.Context, c *Caller, id string) {
-	if t, ok, err := s.o.Store.Task(ctx, id); err == nil && ok && t.HolderSession == c.Session && !t.State.Over() {
+	if t, ok, err := s.o.Store.Task(ctx, id); err == nil && ok && t.HolderSession == c.Session && t.Launch == "" && !t.State.Over() {
 		return
 	}
 	s.workers.drop(c.Worker, id)

@@ -33,7 +33,7 @@ func (s *Service) Steer(ctx context.Context, id string, e Event, reason string) 
 	}
 	t, err := s.change(ctx, id, func(t *store.Task) error {
 		if e == Retry {
-			t.Missed = ""
+			return again(t, reason, s.o.Now())
 		}
 		return Move(t, e, reason, s.o.Now())
 	})
