@@ -226,6 +226,10 @@ func unixOf(t time.Time) int64 {
 // [Message.OnBehalfOf].
 func WithGrant(id string) SendOption {
 	return func(s *aetherv1.SendMessage) {
-		s.Authorization = &aetherv1.AuthorizationContext{AuthorityMode: "on_behalf_of", GrantId: id}
+		s.Authorization = onBehalf(id)
 	}
+}
+
+func onBehalf(grant string) *aetherv1.AuthorizationContext {
+	return &aetherv1.AuthorizationContext{AuthorityMode: "on_behalf_of", GrantId: grant}
 }

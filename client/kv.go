@@ -33,6 +33,9 @@ type KeySpace struct {
 	Workspace string
 	// User is for the scopes of one user.
 	User string
+	// Grant has the keys read and written on behalf of the grant's subject, whose
+	// they must be to use, too. Empty: on one's own.
+	Grant string
 }
 
 // Keys are the keys of a space. Get them with [Client.Keys]. All methods may be
@@ -70,6 +73,9 @@ func (k *Keys) do(ctx context.Context, op *aetherv1.KVOperation, ttl time.Durati
 		return nil, e
 	}
 	op.Scope, op.Workspace, op.UserId = aetherv1.KVOperation_Scope(k.space.Scope), k.space.Workspace, k.space.User
+	if k.space.Grant != "" {
+		op.Authorization = onBehalf(k.space.Grant)
+	}
 	frame, err := k.c.call(ctx, func(id string) *aetherv1.UpstreamMessage {
 		op.RequestId = id
 		return &aetherv1.UpstreamMessage{Payload: &aetherv1.UpstreamMessage_KvOp{KvOp: op}}

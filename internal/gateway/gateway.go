@@ -204,6 +204,9 @@ func New(o Options) *Gateway {
 	acting := g.keepGrants(o)
 	if o.Keys.Store != nil {
 		o.Keys.Rules, o.Keys.Members, o.Keys.Spaces, o.Keys.Logger = g.Router.Rules(), g.Router.Members(), g.Router.Spaces(), o.Logger
+		if g.Grants != nil {
+			o.Keys.Grants = g.Grants
+		}
 		g.KV = kv.New(o.Keys)
 	}
 	mailboxes, _ := o.Positions.(store.Mailboxes)

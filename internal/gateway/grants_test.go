@@ -312,6 +312,36 @@ func Test17RuleForbids(t *testing.T) {
 	}
 }
 
+// An agent keeps what it keeps of a user in the user's name, as far as the grant
+// goes, which does not make the agents' own keys the user's.
+func Test17KeysOnBehalf(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	user, agent := userOf(t, g, "u"), agentOf(t, g, "1")
+	op := exchange(echo)
+	op.ExchangeRequest.OperationScope, op.ExchangeRequest.ResourceScope = []string{"kv:read", "kv:write"}, nil
+	grant := user.must(op).GetGrantId()
+	under := func(op *aetherv1.KVOperation) *aetherv1.KVOperation {
+		op.Authorization = &aetherv1.AuthorizationContext{AuthorityMode: "on_behalf_of", GrantId: grant}
+		return op
+	}
+	write, read := under(kvPut("colour", "red")), under(&aetherv1.KVOperation{Key: "colour", RequestId: "r"})
+	for _, op := range []*aetherv1.KVOperation{write, read} {
+		op.Scope, op.UserId = aetherv1.KVOperation_SCOPE_USER_WORKSPACE, "u"
+	}
+	keys(t, agent.Peer, write)
+	if answer, err := keys(t, agent.Peer, read); err != nil || string(answer.GetValue()) != "red" {
+		t.Errorf("read %v, %v", answer, err)
+	}
+	if _, err := keys(t, agent.Peer, under(kvPut("own", "x"))); err.GetDetails()["code"] != "ERR_GRANT_INVALID" {
+		t.Errorf("the agents' own keys: %v", err)
+	}
+	user.must(onGrant(aetherv1.AuthorityGrantOperation_OP_TYPE_REVOKE, grant))
+	if _, err := keys(t, agent.Peer, read); err.GetDetails()["code"] != "ERR_GRANT_INVALID" {
+		t.Errorf("when it is revoked: %v", err)
+	}
+}
+
 // A task that an agent creates for a user carries a grant, by which whoever gets
 // the task acts for the user, until it ends.
 func Test17TaskActsForItsSubject(t *testing.T) {

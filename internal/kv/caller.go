@@ -15,8 +15,8 @@ import (
 // Caller is who asks.
 type Caller struct {
 	Principal acl.Principal
-	// Identity is the identity string.
-	Identity string
+	// Identity is the identity string, Session the session's id.
+	Identity, Session string
 	// Implementation is that of an agent, a task or a service; it does not count
 	// for other kinds.
 	Implementation string

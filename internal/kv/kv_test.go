@@ -280,7 +280,7 @@ func Test15BadInput(t *testing.T) {
 	b.refused(a, &aetherv1.KVOperation{Op: aetherv1.KVOperation_OP_TYPE_INCREMENT, Key: "n", DeltaValue: -1}, wireerr.InvalidArgument, "delta_value")
 	b.refused(a, op(aetherv1.KVOperation_OP_TYPE_SET_ADD, "s"), wireerr.InvalidArgument, "value is missing")
 	b.refused(a, &aetherv1.KVOperation{Key: "k", TargetIdentity: "ag::w::i::2"}, wireerr.PermissionDenied, "another identity")
-	b.refused(a, &aetherv1.KVOperation{Key: "k", Authorization: &aetherv1.AuthorizationContext{GrantId: "g"}}, wireerr.NotImplemented, "on behalf")
+	b.refused(a, &aetherv1.KVOperation{Key: "k", Authorization: &aetherv1.AuthorizationContext{GrantId: "g"}}, wireerr.GrantInvalid, "no such grant")
 	b.value(a, "k", "")
 }
 

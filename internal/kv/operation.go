@@ -33,6 +33,10 @@ type Operation struct {
 	caller *Caller
 	op     *aetherv1.KVOperation
 	place  place
+	// name is how rules call the keys, with the key; behalf says that it is made in
+	// another's name.
+	name   string
+	behalf bool
 	// target is whose keys a purge removes.
 	target string
 	// after is where a listing goes on.
@@ -46,6 +50,9 @@ func (s *Service) Prepare(c *Caller, op *aetherv1.KVOperation) (*Operation, *wir
 	if err := o.checkFields(); err != nil {
 		return nil, err
 	}
+	if err := o.names(); err != nil {
+		return nil, err
+	}
 	if op.GetOp() == aetherv1.KVOperation_OP_TYPE_PURGE_IDENTITY {
 		return o, o.preparePurge()
 	}
@@ -53,13 +60,13 @@ func (s *Service) Prepare(c *Caller, op *aetherv1.KVOperation) (*Operation, *wir
 	if o.place, err = s.place(c, op.GetScope(), op.GetWorkspace(), op.GetUserId()); err != nil {
 		return nil, err
 	}
-	name := o.place.name
+	o.name = o.place.name
 	if op.GetOp() != aetherv1.KVOperation_OP_TYPE_LIST {
-		name += "::" + op.GetKey()
+		o.name += "::" + op.GetKey()
 	} else if o.after, err = parseCursor(op.GetCursor(), o.listing(), op.GetKey()); err != nil {
 		return nil, err
 	}
-	return o, s.permitted(c, name, needs[op.GetOp()]...)
+	return o, s.permitted(c, o.name, needs[op.GetOp()]...)
 }
 
 // needs are the actions that rules may deny. Who gets to know what is stored
@@ -105,8 +112,6 @@ func (o *Operation) checkFields() *wireerr.Error {
 		return refusal(wireerr.InvalidArgument, "delta_value is negative; the opposite operation counts the other way")
 	case op.GetLimit() < 0:
 		return refusal(wireerr.InvalidArgument, "limit is negative")
-	case op.GetAuthorization().GetGrantId() != "":
-		return refusal(wireerr.NotImplemented, "keys are not read or written on behalf of others")
 	case op.GetOp() == aetherv1.KVOperation_OP_TYPE_SET_ADD && len(op.GetValue()) == 0:
 		return refusal(wireerr.InvalidArgument, "value is missing: it is what is added to the set")
 	case op.GetOp() != aetherv1.KVOperation_OP_TYPE_PURGE_IDENTITY && op.GetTargetIdentity() != "" && op.GetTargetIdentity() != o.caller.Identity:
@@ -144,6 +149,9 @@ func (o *Operation) Name() string { return o.place.name }
 
 // Run makes the operation and returns the answer, without a request id.
 func (o *Operation) Run(ctx context.Context) (*aetherv1.KVResponse, *wireerr.Error) {
+	if err := o.authorize(ctx); err != nil {
+		return nil, err
+	}
 	switch o.op.GetOp() {
 	case aetherv1.KVOperation_OP_TYPE_GET, aetherv1.KVOperation_OP_TYPE_SET_CARD:
 		return o.read(ctx)

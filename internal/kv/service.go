@@ -34,6 +34,8 @@ type Options struct {
 	Rules Rules
 	// Members knows which users are in which workspaces; nil knows none.
 	Members acl.Members
+	// Grants say who may act for whom; nil: nobody does.
+	Grants Grants
 	// Spaces are asked about workspaces that services name; nil: all exist.
 	Spaces Spaces
 	// Keys and Bytes bound what each workspace has, and each implementation

@@ -17,7 +17,7 @@ const snapshotTimeout = 2 * time.Second
 
 // keysOf is the principal as the keys' owner, as it is now.
 func (s *Session) keysOf() *kv.Caller {
-	return &kv.Caller{Principal: s.principal, Identity: s.identity, Implementation: s.claim.Implementation}
+	return &kv.Caller{Principal: s.principal, Identity: s.identity, Session: s.id, Implementation: s.claim.Implementation}
 }
 
 // keys answers a request about keys. A refusal, too, keeps its place among the
