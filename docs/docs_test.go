@@ -44,6 +44,36 @@ func TestGuaranteesPage(t *testing.T) {
 	}
 }
 
+// The page of errors has every code of the SDK.
+func TestErrorsPageHasTheSDKsCodes(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../client/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := regexp.MustCompile(`Code = "(CLIENT_[A-Z_]+)"`)
+	found := 0
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range codes.FindAllSubmatch(source, -1) {
+			found++
+			if row := "| `" + string(m[1]) + "` |"; !strings.Contains(string(page), row) {
+				t.Errorf("errors.md has no row of %s", m[1])
+			}
+		}
+	}
+	if found < 9 {
+		t.Errorf("%d codes are found in the sources", found)
+	}
+}
+
 // A page that names what does not exist is found out.
 func TestGuaranteesPageIsChecked(t *testing.T) {
 	t.Parallel()

@@ -182,12 +182,33 @@ func TestOperatorCommands(t *testing.T) {
 	if out := succeed(t, nil, "rule", "explain", "us::bob::1", "gu::team", "--data-dir", dir); !strings.Contains(out, `refused: user "bob" is no member`) {
 		t.Errorf("explained for who was removed: %s", out)
 	}
-	succeed(t, nil, "workspace", "delete", "team", "--data-dir", dir)
+	failing(t, 1, "nothing is known of this user", "workspace", "members", "team", "--unrule", "nobody", "--data-dir", dir)
+	failing(t, 2, `cannot be seen, in "te\u200bam"`, "workspace", "create", "te\u200bam", "--data-dir", dir)
+	// Keys that are good in it alone go with it; of others it is warned.
+	createKey := func(name string, workspaces ...string) {
+		args := []string{"key", "create", "--name", name, "--kind", "orchestrator", "--impl", "i", "--spec", "*", "--data-dir", dir}
+		for _, ws := range workspaces {
+			args = append(args, "--workspace", ws)
+		}
+		succeed(t, nil, args...)
+	}
+	createKey("alone", "team")
+	createKey("shared", "team", "demo")
+	code, out, stderr := command(nil, "", "workspace", "delete", "team", "--data-dir", dir)
+	if code != 0 || !strings.Contains(out, "1 API key was good in it alone, and is revoked") || !strings.Contains(stderr, "shared) is good in other workspaces") {
+		t.Errorf("deleted: exit %d, %q, %q", code, out, stderr)
+	}
+	for _, row := range rowsOf(t, dir, "key", "list") {
+		if revoked := row["revoked_at"] != 0.0; revoked != (row["name"] == "alone") {
+			t.Errorf("keys after the workspace is deleted: %v", row)
+		}
+	}
+	succeed(t, nil, "key", "revoke", "shared", "--data-dir", dir)
 
 	key := strings.TrimSpace(succeed(t, nil, "key", "create", "--name", "mail", "--kind", "agent", "--workspace", "demo", "--impl", "mail", "--spec", "*", "--data-dir", dir))
 	keyed := begin(t, nil, "connect", "--data-dir", dir, "--token", key, "--as", "ag::demo::mail::1")
 	keyed.stderr.wait(t, "connected as ag::demo::mail::1")
-	if rows := rowsOf(t, dir, "key", "list"); len(rows) != 1 || rows[0]["name"] != "mail" || strings.Contains(fmt.Sprint(rows), key) {
+	if rows := rowsOf(t, dir, "key", "list"); len(rows) != 3 || rows[2]["name"] != "mail" || strings.Contains(fmt.Sprint(rows), key) {
 		t.Errorf("keys: %v", rows)
 	}
 	succeed(t, nil, "key", "revoke", "mail", "--data-dir", dir)

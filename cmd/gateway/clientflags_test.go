@@ -148,7 +148,7 @@ func TestSendAndConnect(t *testing.T) {
 	}
 	// What others have written does not steer the terminal.
 	if out := succeed(t, nil, at("connect", "--as", "ag::w::i::s", "--count", "1")...); !strings.HasPrefix(out, "us::alice::cli → ag::w::i::s  chat @") ||
-		!strings.HasSuffix(out, "  a�[31mb⏎\n") {
+		!strings.HasSuffix(out, "  a\\x1b[31mb⏎\n") {
 		t.Errorf("got %q", out)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -100,20 +101,30 @@ func payloadText(b []byte) string {
 	return printable(string(b))
 }
 
-// printable keeps what others have written from steering the terminal.
+// printable keeps what others have written from steering the terminal: what
+// cannot be seen is shown as it would be written in a program, so that two names
+// that differ look different.
 func printable(s string) string {
-	return strings.Map(func(r rune) rune {
+	if !strings.ContainsFunc(s, unseen) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
 		switch {
 		case r == '\n':
-			return '⏎'
+			b.WriteRune('⏎')
 		case r == '\t':
-			return ' '
-		case !unicode.IsPrint(r):
-			return '�'
+			b.WriteByte(' ')
+		case unseen(r):
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		default:
+			b.WriteRune(r)
 		}
-		return r
-	}, s)
+	}
+	return b.String()
 }
+
+func unseen(r rune) bool { return !unicode.IsPrint(r) }
 
 // lines is printable of a text that may have several lines.
 func lines(s string) string {

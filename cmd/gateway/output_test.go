@@ -19,7 +19,7 @@ func TestAge(t *testing.T) {
 // What others have written does not steer the terminal, on whatever line it is.
 func TestLines(t *testing.T) {
 	t.Parallel()
-	if got := lines("a\x1b[31m\r\nb\u202e\tc"); got != "a�[31m�\nb� c" {
+	if got := lines("a\x1b[31m\r\nb\u202e\tc"); got != `a\x1b[31m\r`+"\n"+`b\u202e c` {
 		t.Errorf("%q", got)
 	}
 }

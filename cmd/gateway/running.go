@@ -253,7 +253,7 @@ func (g *running) counts() metrics.Counts {
 	limited := core.Limits.Refused()
 	done, failed := core.Admin.Actions()
 	recorded := core.Audit.Stats()
-	return metrics.Counts{
+	c := metrics.Counts{
 		Refusals: core.Sessions.Refusals(), ActionsDone: done, ActionsFailed: failed,
 		AuditEvents: recorded.Recorded, AuditOverflowed: recorded.Overflowed, AuditFailures: recorded.Failures,
 		Ready: g.ready.Load(), Sessions: core.Sessions.Count(),
@@ -268,6 +268,28 @@ func (g *running) counts() metrics.Counts {
 		DamagedEntries: r.DamagedEntries.Load(), DamagedEnvelopes: r.DamagedEnvelopes.Load(),
 		Notes: r.Notes.Load(), NoteFailures: r.NoteFailures.Load(), DeadLetters: r.DeadLetters.Load(),
 	}
+	if t := core.Tasks; t != nil {
+		x := t.Stats()
+		c.Tasks = loaded(&x.Created, &x.Assigned, &x.Completed, &x.Failed, &x.Cancelled, &x.Rejected, &x.Retried)
+	}
+	if o := core.Orchestration; o != nil {
+		x := o.Stats()
+		c.Starts = loaded(&x.Triggered, &x.Started, &x.OverBudget, &x.Assigned, &x.Arrived, &x.Retried, &x.Failed)
+	}
+	if k := core.KV; k != nil {
+		x := k.Stats()
+		c.Keys = loaded(&x.Reads, &x.Lists, &x.Changes, &x.Purges, &x.Checkpoints, &x.Refused, &x.Failed)
+	}
+	return c
+}
+
+// loaded reads counters.
+func loaded(list ...*atomic.Uint64) []uint64 {
+	all := make([]uint64, len(list))
+	for i, x := range list {
+		all[i] = x.Load()
+	}
+	return all
 }
 
 // watch asks the checks often enough for the log, the metrics and the gRPC

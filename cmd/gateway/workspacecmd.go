@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
@@ -11,7 +12,7 @@ import (
 type workspaceCmd struct {
 	Create  workspaceCreateCmd  `cmd:"" help:"Create a workspace."`
 	List    workspaceListCmd    `cmd:"" help:"List the workspaces."`
-	Delete  workspaceDeleteCmd  `cmd:"" help:"Delete a workspace: its sessions end, its members are forgotten, what was sent to it is delivered to nobody."`
+	Delete  workspaceDeleteCmd  `cmd:"" help:"Delete a workspace: its sessions end, its members are forgotten, API keys that are good in it alone are revoked, what was sent to it is delivered to nobody."`
 	Members workspaceMembersCmd `cmd:"" help:"List who is in a workspace, and put users in or keep them out."`
 }
 
@@ -62,11 +63,18 @@ type workspaceDeleteCmd struct {
 
 func (c *workspaceDeleteCmd) Run(p *program) error {
 	return c.with(p, func(ctx context.Context, o *operator) error {
-		if _, err := once(ctx, o, o.DeleteWorkspace, &adminv1.DeleteWorkspaceRequest{Name: c.Name}); err != nil {
+		done, err := once(ctx, o, o.DeleteWorkspace, &adminv1.DeleteWorkspaceRequest{Name: c.Name})
+		if err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(p.stdout, "%s is deleted\n", c.Name)
-		return err
+		fmt.Fprintf(p.stdout, "%s is deleted\n", printable(c.Name))
+		if n := len(done.GetRevokedKeys()); n > 0 {
+			fmt.Fprintf(p.stdout, "%s: %s\n", counted(int64(n), "API key was good in it alone, and is revoked", "API keys were good in it alone, and are revoked"), printable(strings.Join(done.GetRevokedKeys(), ", ")))
+		}
+		for _, w := range done.GetWarnings() {
+			fmt.Fprintf(p.stderr, "gateway: warning: %s\n", lines(w))
+		}
+		return nil
 	})
 }
 

@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -33,7 +36,10 @@ func implementationOf(i store.Implementation) *adminv1.Implementation {
 func (s *Service) RegisterImplementation(ctx context.Context, r *adminv1.RegisterImplementationRequest) (*adminv1.RegisterImplementationResponse, error) {
 	x := r.GetImplementation()
 	var i store.Implementation
-	err := s.noImplementations()
+	err := cmp.Or(
+		s.noImplementations(), plain("the implementation", x.GetImplementation(), "the workspace", x.GetWorkspace(), "the profile", x.GetProfile()),
+		plainAll("a launch parameter", slices.Collect(maps.Keys(x.GetLaunchParams()))), plainAll("a launch parameter", x.GetOverridable()),
+	)
 	if err == nil {
 		i, err = s.o.Implementations.Put(ctx, store.Implementation{
 			Name: x.GetImplementation(), Workspace: x.GetWorkspace(), Profile: x.GetProfile(), Params: x.GetLaunchParams(), Overridable: x.GetOverridable(),

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ import (
 // Credentials are API keys and revocations: a [trust.Credentials].
 type Credentials interface {
 	CreateKey(ctx context.Context, n trust.NewKey) (text string, made trust.Key, err error)
-	ListKeys(ctx context.Context) ([]trust.Key, error)
+	ListKeys(ctx context.Context, after store.KeyPlace, limit int) ([]trust.Key, error)
 	RevokeKey(ctx context.Context, idOrName, by string) (k trust.Key, was bool, err error)
 	Revoke(ctx context.Context, r store.Revocation) error
 }
@@ -76,6 +75,13 @@ func (s *Service) CreateKey(ctx context.Context, r *adminv1.CreateKeyRequest) (*
 		return nil, err
 	}
 	k := r.GetKey()
+	err = cmp.Or(
+		plain("the name", k.GetName(), "the implementation", k.GetImplementation(), "the specifier", k.GetSpecifier(), "the user", k.GetUser(), "the subject", k.GetSubject()),
+		plainAll("a workspace", k.GetWorkspaces()), plainAll("a role", k.GetRoles()),
+	)
+	if err != nil {
+		return nil, err
+	}
 	n := trust.NewKey{Name: k.GetName(), CreatedBy: operatorOf(ctx).Name, Claims: auth.Claims{
 		Kind: k.GetKind(), Workspaces: k.GetWorkspaces(), Impl: k.GetImplementation(), Spec: k.GetSpecifier(), User: k.GetUser(),
 		Subject: k.GetSubject(), Roles: k.GetRoles(),
@@ -120,49 +126,68 @@ func (s *Service) ListKeys(ctx context.Context, r *adminv1.ListKeysRequest) (*ad
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, "the page_token is not one of this service")
 	}
-	all, err := c.ListKeys(ctx)
+	n := pageSize(r.GetPageSize())
+	list, err := c.ListKeys(ctx, after, n+1)
 	if err != nil {
 		return nil, s.keyError("list the keys", err)
 	}
-	page, n := &adminv1.ListKeysResponse{}, pageSize(r.GetPageSize())
-	for i := range all {
-		place := placeOf(&all[i])
-		if place.compare(after) <= 0 {
-			continue
-		}
-		if len(page.Keys) == n {
-			page.NextPageToken = placeOf(&all[i-1]).token()
-			break
-		}
-		page.Keys = append(page.Keys, keyMessage(all[i]))
+	page := &adminv1.ListKeysResponse{}
+	if len(list) > n {
+		list = list[:n]
+		page.NextPageToken = keyToken(&list[n-1])
+	}
+	for i := range list {
+		page.Keys = append(page.Keys, keyMessage(list[i]))
 	}
 	return page, nil
 }
 
-// keyPlace is where a key stands in the list: keys that go away from before it
-// must not make a page leave others out.
-type keyPlace struct {
-	createdMS int64
-	id        string
+// keyToken names the place of a key in the list.
+func keyToken(k *trust.Key) string {
+	return strconv.FormatInt(k.CreatedAt.UnixMilli(), 10) + "." + k.ID
 }
 
-func placeOf(k *trust.Key) keyPlace { return keyPlace{k.CreatedAt.UnixMilli(), k.ID} }
-
-func (p keyPlace) compare(q keyPlace) int {
-	return cmp.Or(cmp.Compare(p.createdMS, q.createdMS), strings.Compare(p.id, q.id))
-}
-
-func (p keyPlace) token() string { return strconv.FormatInt(p.createdMS, 10) + "." + p.id }
-
-// parseKeyToken reads what token gave; empty is before all keys.
-func parseKeyToken(token string) (p keyPlace, err error) {
+// parseKeyToken reads what keyToken gave; empty is before all keys.
+func parseKeyToken(token string) (p store.KeyPlace, err error) {
 	if token == "" {
-		return keyPlace{createdMS: math.MinInt64}, nil
+		return p, nil
 	}
 	at, id, _ := strings.Cut(token, ".")
-	p.id = id
-	p.createdMS, err = strconv.ParseInt(at, 10, 64)
-	return p, err
+	ms, err := strconv.ParseInt(at, 10, 64)
+	return store.KeyPlace{CreatedAt: time.UnixMilli(ms), ID: id}, err
+}
+
+// revokeKeysOf revokes the keys that are good in a workspace alone, which is
+// deleted: with them somebody would be in the next one of its name. It returns
+// their ids, and warns of what it could not do, and of keys that reach further.
+func (s *Service) revokeKeysOf(ctx context.Context, workspace string) (revoked, warnings []string) {
+	c := s.o.Credentials
+	if c == nil {
+		return nil, nil
+	}
+	const all = 100_000
+	list, err := c.ListKeys(ctx, store.KeyPlace{}, all)
+	if err != nil {
+		return nil, []string{"whether there are keys for it is not known, the store was away: see `gateway key list`"}
+	}
+	for i := range list {
+		k := &list[i]
+		if !k.RevokedAt.IsZero() || !k.ExpiresAt.IsZero() && !s.o.Now().Before(k.ExpiresAt) || !slices.Contains(k.Claims.Workspaces, workspace) {
+			continue
+		}
+		if len(k.Claims.Workspaces) > 1 {
+			warnings = append(warnings, fmt.Sprintf("the key %s (%s) is good in other workspaces, too, and in the next one that is called %s: revoke it if it should not be", k.ID, k.Name, workspace))
+			continue
+		}
+		_, _, err := c.RevokeKey(ctx, k.ID, operatorOf(ctx).Name)
+		s.acted(ctx, audit.Grant, "key revoke", k.ID, err)
+		if err != nil {
+			warnings = append(warnings, fmt.Sprintf("the key %s (%s) could not be revoked, the store was away: `gateway key revoke %s`", k.ID, k.Name, k.ID))
+			continue
+		}
+		revoked = append(revoked, k.ID)
+	}
+	return revoked, warnings
 }
 
 // RevokeKey implements the service.

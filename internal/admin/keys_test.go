@@ -10,6 +10,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/admin"
 	"github.com/aether-gateway/gateway/internal/peers"
 	"github.com/aether-gateway/gateway/internal/presence/local"
+	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/trust"
 )
 
@@ -19,7 +20,14 @@ type keyList struct {
 	keys []trust.Key
 }
 
-func (l *keyList) ListKeys(context.Context) ([]trust.Key, error) { return l.keys, nil }
+func (l *keyList) ListKeys(_ context.Context, after store.KeyPlace, limit int) (list []trust.Key, err error) {
+	for _, k := range l.keys {
+		if len(list) < limit && (k.CreatedAt.After(after.CreatedAt) || k.CreatedAt.Equal(after.CreatedAt) && k.ID > after.ID) {
+			list = append(list, k)
+		}
+	}
+	return list, nil
+}
 
 // A key that goes away between two pages took the place of one that was not
 // listed: the pages were counted from the beginning.

@@ -37,6 +37,9 @@ func ruleOf(r store.Rule) *adminv1.Rule {
 // AddRule implements the service.
 func (s *Service) AddRule(ctx context.Context, r *adminv1.AddRuleRequest) (*adminv1.AddRuleResponse, error) {
 	x := r.GetRule()
+	if err := plain("the principal", x.GetPrincipal(), "the address", x.GetAddress(), "the note", x.GetNote()); err != nil {
+		return nil, err
+	}
 	added, err := s.o.Rules.Add(ctx, store.Rule{
 		Effect: x.GetEffect(), Principal: x.GetPrincipal(), Action: x.GetAction(), Address: x.GetAddress(), Grammar: x.GetGrammar(),
 		CreatedBy: operatorOf(ctx).Name, Note: x.GetNote(),

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func checkName(name string) error {
 
 // CreateWorkspace implements the service.
 func (s *Service) CreateWorkspace(ctx context.Context, r *adminv1.CreateWorkspaceRequest) (*adminv1.CreateWorkspaceResponse, error) {
-	if err := checkName(r.GetName()); err != nil {
+	if err := cmp.Or(checkName(r.GetName()), plain("the workspace", r.GetName())); err != nil {
 		return nil, err
 	}
 	w, created, err := s.o.Spaces.CreateWorkspace(ctx, r.GetName(), operatorOf(ctx).Name)
@@ -90,7 +91,8 @@ func (s *Service) DeleteWorkspace(ctx context.Context, r *adminv1.DeleteWorkspac
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.DeleteWorkspaceResponse{}, nil
+	revoked, warnings := s.revokeKeysOf(ctx, r.GetName())
+	return &adminv1.DeleteWorkspaceResponse{RevokedKeys: revoked, Warnings: warnings}, nil
 }
 
 // ListMembers implements the service.
@@ -134,6 +136,11 @@ func (s *Service) RuleMember(ctx context.Context, r *adminv1.RuleMemberRequest) 
 	if !ok {
 		return nil, status.Errorf(codes.InvalidArgument, "ruling %.32q does not exist; it is in, out or none", r.GetRuling())
 	}
+	if ruling == store.RuledIn {
+		if err := plain("the user", r.GetUser()); err != nil {
+			return nil, err
+		}
+	}
 	was := s.o.Members.InWorkspace(r.GetUser(), r.GetWorkspace())
 	err := s.o.Spaces.RuleMember(ctx, r.GetWorkspace(), r.GetUser(), ruling)
 	if err != nil {
@@ -158,6 +165,8 @@ func (s *Service) spaceError(what string, err error) error {
 		return st.Err()
 	case errors.Is(err, router.ErrNoWorkspace):
 		return status.Error(codes.NotFound, "there is no such workspace; `gateway workspace create` makes one")
+	case errors.Is(err, router.ErrNoMember):
+		return status.Error(codes.NotFound, "nothing is known of this user in the workspace: there is no ruling to take back")
 	case errors.Is(err, router.ErrNotKept):
 		return status.Error(codes.FailedPrecondition, "this gateway keeps no workspaces")
 	}

@@ -29,7 +29,14 @@ type CheckpointOperation struct {
 
 // PrepareCheckpoint checks a request, without waiting for anything. The request
 // is the operation's from then on.
-func (s *Service) PrepareCheckpoint(c *Caller, op *aetherv1.CheckpointOperation) (*CheckpointOperation, *wireerr.Error) {
+func (s *Service) PrepareCheckpoint(c *Caller, op *aetherv1.CheckpointOperation) (o *CheckpointOperation, err *wireerr.Error) {
+	if o, err = s.prepareCheckpoint(c, op); err != nil {
+		s.stats.count(nil, err)
+	}
+	return o, err
+}
+
+func (s *Service) prepareCheckpoint(c *Caller, op *aetherv1.CheckpointOperation) (*CheckpointOperation, *wireerr.Error) {
 	pl, err := c.checkpoints()
 	if err != nil {
 		return nil, err
@@ -67,7 +74,13 @@ func CheckpointSize(op *aetherv1.CheckpointOperation) int {
 }
 
 // Run makes the operation and returns the answer, without a request id.
-func (o *CheckpointOperation) Run(ctx context.Context) (*aetherv1.CheckpointResponse, *wireerr.Error) {
+func (o *CheckpointOperation) Run(ctx context.Context) (answer *aetherv1.CheckpointResponse, err *wireerr.Error) {
+	answer, err = o.run(ctx)
+	o.s.stats.count(&o.s.stats.Checkpoints, err)
+	return answer, err
+}
+
+func (o *CheckpointOperation) run(ctx context.Context) (*aetherv1.CheckpointResponse, *wireerr.Error) {
 	st, sp := o.s.o.Store, o.place.space
 	answer := &aetherv1.CheckpointResponse{Success: true}
 	var err error

@@ -45,7 +45,14 @@ type Operation struct {
 
 // Prepare checks a request, without waiting for anything. The caller and the
 // request are the operation's from then on. The error is what [Failure] tells.
-func (s *Service) Prepare(c *Caller, op *aetherv1.KVOperation) (*Operation, *wireerr.Error) {
+func (s *Service) Prepare(c *Caller, op *aetherv1.KVOperation) (o *Operation, err *wireerr.Error) {
+	if o, err = s.prepare(c, op); err != nil {
+		s.stats.count(nil, err)
+	}
+	return o, err
+}
+
+func (s *Service) prepare(c *Caller, op *aetherv1.KVOperation) (*Operation, *wireerr.Error) {
 	o := &Operation{s: s, caller: c, op: op}
 	if err := o.checkFields(); err != nil {
 		return nil, err
@@ -148,7 +155,13 @@ func Size(op *aetherv1.KVOperation) int {
 func (o *Operation) Name() string { return o.place.name }
 
 // Run makes the operation and returns the answer, without a request id.
-func (o *Operation) Run(ctx context.Context) (*aetherv1.KVResponse, *wireerr.Error) {
+func (o *Operation) Run(ctx context.Context) (answer *aetherv1.KVResponse, err *wireerr.Error) {
+	answer, err = o.run(ctx)
+	o.s.stats.count(o.s.stats.of(o.op.GetOp()), err)
+	return answer, err
+}
+
+func (o *Operation) run(ctx context.Context) (*aetherv1.KVResponse, *wireerr.Error) {
 	if err := o.authorize(ctx); err != nil {
 		return nil, err
 	}

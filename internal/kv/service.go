@@ -53,9 +53,10 @@ type Options struct {
 // Service answers requests about keys. It is safe for concurrent use; what it
 // does is as atomic on several gateways as on one.
 type Service struct {
-	o    Options
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	o     Options
+	stats Stats
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
 }
 
 // New returns a service, which removes expired keys until it is closed.

@@ -43,6 +43,11 @@ type Counts struct {
 	PositionsCommitted, CommitFailures       uint64
 	Notes, NoteFailures, DeadLetters         uint64
 	DamagedEntries, DamagedEnvelopes         uint64
+
+	// Tasks, Starts and Keys are what became of tasks, of starts, and of operations
+	// on keys and checkpoints, in the order of [TaskEvents], [StartEvents] and
+	// [KeyOutcomes]; nil where the gateway has none.
+	Tasks, Starts, Keys []uint64
 }
 
 // metric is a family with what to read for each value of its label, or for the
@@ -102,7 +107,7 @@ var table = []metric{
 			Name: "aether_rate_limited_total", Type: "counter", Help: "Sends that were refused by rate, by whose limit it was.",
 			Label: "scope", Values: RateScopes,
 		},
-		rateLimited(),
+		each(RateScopes, func(c *Counts) []uint64 { return c.RateLimited }),
 	},
 	{
 		Family{
@@ -215,6 +220,30 @@ var table = []metric{
 	},
 	{
 		Family{
+			Name: "aether_tasks_total", Type: "counter", Help: "What became of tasks, starts among them, by changes that this gateway made.",
+			Label: "event", Values: TaskEvents,
+		},
+		each(TaskEvents, func(c *Counts) []uint64 { return c.Tasks }),
+	},
+	{
+		Family{
+			Name: "aether_starts_total", Type: "counter",
+			Help: "Starts of agents and tasks that were not there: mail that was to start somebody, starts that were made of it or put off by a budget, " +
+				"what was given to orchestrators, workers that came, attempts that came to nothing and were tried anew, and starts that failed.",
+			Label: "event", Values: StartEvents,
+		},
+		each(StartEvents, func(c *Counts) []uint64 { return c.Starts }),
+	},
+	{
+		Family{
+			Name: "aether_kv_operations_total", Type: "counter",
+			Help:  "Operations on keys and checkpoints: those that were done, by their kind; those that were refused; those that the store did not do.",
+			Label: "outcome", Values: KeyOutcomes,
+		},
+		each(KeyOutcomes, func(c *Counts) []uint64 { return c.Keys }),
+	},
+	{
+		Family{
 			Name: "aether_damaged_total", Type: "counter", Help: "What could not be read in the log.",
 			Label: "what", Values: []string{"entry", "envelope"},
 		},
@@ -225,15 +254,22 @@ var table = []metric{
 // RateScopes are those who have rates.
 var RateScopes = []string{"identity", "credential", "workspace"}
 
-// rateLimited reads each scope.
-func rateLimited() []func(*Counts) float64 {
-	all := make([]func(*Counts) float64, len(RateScopes))
-	for i := range RateScopes {
+// The events of tasks and starts, and what becomes of operations on keys.
+var (
+	TaskEvents  = []string{"created", "assigned", "completed", "failed", "cancelled", "rejected", "retried"}
+	StartEvents = []string{"triggered", "started", "over_budget", "assigned", "arrived", "retried", "failed"}
+	KeyOutcomes = []string{"read", "listed", "changed", "purged", "checkpoint", "refused", "failed"}
+)
+
+// each reads the number of each value of a label.
+func each(values []string, numbers func(*Counts) []uint64) []func(*Counts) float64 {
+	all := make([]func(*Counts) float64, len(values))
+	for i := range values {
 		all[i] = func(c *Counts) float64 {
-			if i >= len(c.RateLimited) {
-				return 0
+			if list := numbers(c); i < len(list) {
+				return float64(list[i])
 			}
-			return float64(c.RateLimited[i])
+			return 0
 		}
 	}
 	return all

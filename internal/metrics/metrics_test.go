@@ -30,6 +30,7 @@ func TestHandler(t *testing.T) {
 		DamagedEntries: 9, DamagedEnvelopes: 19, Notes: 22, NoteFailures: 23, DeadLetters: 24,
 		Refusals: map[string]uint64{"ERR_PERMISSION_DENIED": 25, "us::mallory::1": 1}, ActionsDone: 26, ActionsFailed: 27,
 		AuditEvents: 28, AuditOverflowed: 29, AuditFailures: 30,
+		Tasks: []uint64{31, 32, 33, 34, 35, 36, 37}, Starts: []uint64{41, 42, 43, 44, 45, 46, 47}, Keys: []uint64{51, 52, 53, 54, 55, 56, 57},
 		Up: map[string]bool{"log": true, "postgres": false}, Unwritable: 20, Unreadable: 21,
 	})
 	for line := range strings.Lines(`aether_ready 1
@@ -66,6 +67,12 @@ aether_operator_actions_total{outcome="failed"} 27
 aether_audit_events_total{what="all"} 28
 aether_audit_events_total{what="overflowed"} 29
 aether_audit_write_failures_total 30
+aether_tasks_total{event="created"} 31
+aether_tasks_total{event="retried"} 37
+aether_starts_total{event="triggered"} 41
+aether_starts_total{event="failed"} 47
+aether_kv_operations_total{outcome="read"} 51
+aether_kv_operations_total{outcome="failed"} 57
 aether_build_info{version="v1"} 1
 `) {
 		if !strings.Contains(got, "\n"+line) {

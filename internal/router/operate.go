@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/store"
@@ -37,6 +38,9 @@ func (r *Router) loss(l Loss) {
 // ErrNotKept is returned to operators by a gateway that keeps no workspaces or
 // members.
 var ErrNotKept = errors.New("router: this gateway has no store for workspaces and members")
+
+// ErrNoMember says that nothing is known of a user in a workspace.
+var ErrNoMember = errors.New("router: the user is not known in the workspace")
 
 // CreateWorkspace creates a workspace, for an operator who is named by. created
 // is false if it exists. The errors are those of [address.ValidWorkspace] and
@@ -93,7 +97,8 @@ func (r *Router) Workspaces(ctx context.Context) ([]store.Workspace, error) {
 // RuleMember records what an operator decides about a user in a workspace that
 // exists: [store.RuledIn] makes them a member, [store.RuledOut] removes them,
 // against whatever their tokens say, and ends their sessions in it on every
-// gateway within 2 s; [store.Unruled] leaves it to their tokens again.
+// gateway within 2 s; [store.Unruled] leaves it to their tokens again, or returns
+// [ErrNoMember].
 func (r *Router) RuleMember(ctx context.Context, workspace, user string, ruling store.Ruling) error {
 	if r.members.store == nil {
 		return ErrNotKept
@@ -106,6 +111,15 @@ func (r *Router) RuleMember(ctx context.Context, workspace, user string, ruling 
 	}
 	if _, exists := r.spaces.Check(workspace); !exists {
 		return fmt.Errorf("%w: %q", ErrNoWorkspace, workspace)
+	}
+	if ruling == store.Unruled { // of nobody it would make a row that says nothing
+		known, err := r.members.store.MembershipsOf(ctx, user)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(known, func(m store.Membership) bool { return m.Workspace == workspace }) {
+			return ErrNoMember
+		}
 	}
 	err := r.members.store.RuleMembership(ctx, user, workspace, ruling)
 	if errors.Is(err, store.ErrNotFound) { // deleted a moment ago

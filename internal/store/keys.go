@@ -27,6 +27,13 @@ type KeyUse struct {
 	At time.Time
 }
 
+// KeyPlace is a place in the list of keys: that of the key which has been made
+// then and has the id. The zero value is before all.
+type KeyPlace struct {
+	CreatedAt time.Time
+	ID        string
+}
+
 // MaxAPIKeys bounds how many keys there can be, as each gateway has a copy of
 // all: past it an expired or revoked one has to be removed first, which
 // [APIKeys.ExpireAPIKeys] does.
@@ -48,6 +55,8 @@ type APIKeys interface {
 	// APIKeys returns all keys, also expired and revoked ones, in the order in
 	// which they were created.
 	APIKeys(ctx context.Context) ([]APIKey, error)
+	// APIKeysAfter returns up to limit of them, behind a place in that order.
+	APIKeysAfter(ctx context.Context, after KeyPlace, limit int) ([]APIKey, error)
 	// UseAPIKeys records when keys were used. An earlier time than the recorded
 	// one, and an unknown key, change nothing. It is no change that is numbered.
 	UseAPIKeys(ctx context.Context, uses []KeyUse) error

@@ -230,13 +230,14 @@ func (c *Credentials) CreateKey(ctx context.Context, n NewKey) (text string, mad
 // one if it fails, learn it by the feed.
 func (c *Credentials) changed(ctx context.Context) { _ = c.refresh(ctx) }
 
-// ListKeys returns all keys, also those that expired or were revoked lately, in
-// the order in which they were made.
-func (c *Credentials) ListKeys(ctx context.Context) ([]Key, error) {
-	all, err := c.o.Store.APIKeys(ctx)
-	if err != nil {
-		return nil, err
-	}
+// ListKeys returns up to limit keys behind a place, also those that expired or
+// were revoked lately, in the order in which they were made.
+func (c *Credentials) ListKeys(ctx context.Context, after store.KeyPlace, limit int) ([]Key, error) {
+	all, err := c.o.Store.APIKeysAfter(ctx, after, limit)
+	return told(all), err
+}
+
+func told(all []store.APIKey) []Key {
 	list := make([]Key, 0, len(all))
 	for i := range all {
 		k, err := read(&all[i])
@@ -245,7 +246,7 @@ func (c *Credentials) ListKeys(ctx context.Context) ([]Key, error) {
 		}
 		list = append(list, k.told())
 	}
-	return list, nil
+	return list
 }
 
 // RevokeKey makes a key worthless, by its id, or by its name: the good key of that
@@ -254,11 +255,11 @@ func (c *Credentials) ListKeys(ctx context.Context) ([]Key, error) {
 // error wraps [store.ErrNotFound] or [ErrAmbiguous], or is the store's, which may
 // be repeated.
 func (c *Credentials) RevokeKey(ctx context.Context, idOrName, by string) (k Key, was bool, err error) {
-	all, err := c.ListKeys(ctx)
+	all, err := c.o.Store.APIKeys(ctx)
 	if err != nil {
 		return Key{}, false, err
 	}
-	if k, err = choose(all, idOrName, c.o.Now()); err != nil {
+	if k, err = choose(told(all), idOrName, c.o.Now()); err != nil {
 		return Key{}, false, err
 	}
 	was = !k.RevokedAt.IsZero()

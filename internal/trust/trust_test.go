@@ -110,7 +110,7 @@ func TestKeyLife(t *testing.T) {
 	secret := text[len(text)-secretLength:]
 	stored, err := s.APIKeys(ctx)
 	check(t, err)
-	list, err := c.ListKeys(ctx)
+	list, err := c.ListKeys(ctx, store.KeyPlace{}, 100)
 	check(t, err)
 	if shown := fmt.Sprintf("%+v %+v %+v", stored, list, made); strings.Contains(shown, secret) {
 		t.Error("the secret is kept")

@@ -59,6 +59,25 @@ terminal. The same conditions end a handshake or a unary call with the gRPC stat
 | Unauthenticated, "REVOKED" in a FORCE_DISCONNECT signal before | An operator has revoked the API key or the token. | Do not connect again with it; get another one. |
 | Unauthenticated, PermissionDenied | The credential is refused or has expired; it does not cover what was claimed. | Get another credential. |
 | InvalidArgument, DeadlineExceeded | The first frame was no init, a second one came, or none within 10 s. | Correct the client. |
+
+A workspace that does not exist is ` + "`ERR_NOT_FOUND`" + ` for a send and a request, and FailedPrecondition at connect: where
+` + "`workspaces.auto_create`" + ` is off an operator creates it.
+
+## Codes of the Go SDK
+
+An error of package ` + "`client`" + ` has one of the codes above, or one that tells what only a client sees:
+
+| Code | Meaning |
+| --- | --- |
+| ` + "`CLIENT_DUPLICATE_IDENTITY`" + ` | Another session holds the identity (AlreadyExists at connect). |
+| ` + "`CLIENT_DISCONNECTED`" + ` | An operator, or a later session that resumed this one, has ended the session for good. |
+| ` + "`CLIENT_TOKEN_SOURCE`" + ` | The TokenSource returned an error, which is in the chain. |
+| ` + "`CLIENT_CONNECTION`" + ` | The connection broke, or could not be made: nothing listens there, or what listens is no gateway. |
+| ` + "`CLIENT_NOT_SENT`" + ` | The call ended before the message was handed to the gateway. |
+| ` + "`CLIENT_UNKNOWN_OUTCOME`" + ` | The call ended before the gateway answered; the message may have been stored. Repeat it under its id. |
+| ` + "`CLIENT_GAVE_UP`" + ` | The context of a call that waits ended; its error is in the chain. |
+| ` + "`CLIENT_CLOSED`" + ` | The client was closed. |
+| ` + "`CLIENT_NO_REPLY`" + ` | A Request ended before its answer came; the request itself may have been stored and processed. |
 `)
 	return b.Bytes()
 }

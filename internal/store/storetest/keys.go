@@ -49,6 +49,23 @@ func (b *bench) keys() []store.APIKey {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	// In pages they are the same ones.
+	var paged []store.APIKey
+	for place := (store.KeyPlace{}); ; {
+		page, err := b.s.APIKeysAfter(context.Background(), place, 2)
+		if err != nil || len(page) > 2 {
+			b.t.Fatalf("a page of 2 has %d keys: %v", len(page), err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		paged = append(paged, page...)
+		last := page[len(page)-1]
+		place = store.KeyPlace{CreatedAt: last.CreatedAt, ID: last.ID}
+	}
+	if diff := cmp.Diff(all, paged, cmpopts.EquateEmpty()); diff != "" {
+		b.t.Errorf("in pages the keys are others:\n%s", diff)
+	}
 	return all
 }
 

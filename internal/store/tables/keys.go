@@ -13,6 +13,7 @@ var _ store.APIKeys = (*Tables)(nil)
 const (
 	selectKeys       = `select id, name, salt, hash, claims, created_by, revoked_by, created_at, expires_at, revoked_at, used_at, change from api_keys `
 	selectAllKeys    = selectKeys + `order by created_at, id`
+	selectKeysAfter  = selectKeys + `where created_at > $1 or created_at = $1 and id > $2 order by created_at, id limit $3`
 	selectKeyChanges = selectKeys + `where change > $1 order by change limit $2`
 
 	countKeys = `select count(*) from api_keys`
@@ -121,6 +122,22 @@ func (t *Tables) APIKeys(ctx context.Context) ([]store.APIKey, error) {
 	var all []store.APIKey
 	err := t.db.Read(ctx, "list API keys", func(r Reader) (err error) {
 		all, _, err = readKeys(r, selectAllKeys)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// APIKeysAfter implements [store.APIKeys].
+func (t *Tables) APIKeysAfter(ctx context.Context, after store.KeyPlace, limit int) ([]store.APIKey, error) {
+	if err := checkTexts(after.ID); err != nil {
+		return nil, err
+	}
+	var all []store.APIKey
+	err := t.db.Read(ctx, "list API keys", func(r Reader) (err error) {
+		all, _, err = readKeys(r, selectKeysAfter, millis(after.CreatedAt), after.ID, max(limit, 1))
 		return err
 	})
 	if err != nil {

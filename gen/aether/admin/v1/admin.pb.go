@@ -3040,7 +3040,11 @@ func (x *DeleteWorkspaceRequest) GetName() string {
 
 // DeleteWorkspaceResponse says that it is deleted.
 type DeleteWorkspaceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ids of the API keys that were good in it alone, and were revoked.
+	RevokedKeys []string `protobuf:"bytes,1,rep,name=revoked_keys,json=revokedKeys,proto3" json:"revoked_keys,omitempty"`
+	// What may not be as it was meant; sentences for people.
+	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3073,6 +3077,20 @@ func (x *DeleteWorkspaceResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeleteWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkspaceResponse) Descriptor() ([]byte, []int) {
 	return file_aether_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *DeleteWorkspaceResponse) GetRevokedKeys() []string {
+	if x != nil {
+		return x.RevokedKeys
+	}
+	return nil
+}
+
+func (x *DeleteWorkspaceResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // Member is a user as far as one workspace is concerned.
@@ -5266,8 +5284,10 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"workspaces\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\",\n" +
 	"\x16DeleteWorkspaceRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x19\n" +
-	"\x17DeleteWorkspaceResponse\"\x80\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"X\n" +
+	"\x17DeleteWorkspaceResponse\x12!\n" +
+	"\frevoked_keys\x18\x01 \x03(\tR\vrevokedKeys\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x80\x01\n" +
 	"\x06Member\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
