@@ -63,6 +63,9 @@ type Inbox struct {
 
 	box    *Mailbox
 	feeder Feeder
+	// unwanted, if set, reports messages that the reader has not asked for:
+	// nothing of them is delivered, and they count as done.
+	unwanted func(*envelope.View) bool
 	// at is the position up to which everything was handed on before the
 	// inbox joined the tail (S1, S5).
 	at       int64
@@ -105,6 +108,15 @@ func (m *Mailbox) NewInbox(identity, address string, position uint64, known bool
 
 // Mailbox returns the mailbox that the inbox belongs to.
 func (in *Inbox) Mailbox() *Mailbox { return in.box }
+
+// Narrow says which messages the reader does not want, of those that are handed
+// over from now on; nil: it wants all. What was delivered and comes again comes
+// whatever is wanted by then. unwanted is called with the mailbox's lock held.
+func (in *Inbox) Narrow(unwanted func(*envelope.View) bool) {
+	in.box.mu.Lock()
+	defer in.box.mu.Unlock()
+	in.unwanted = unwanted
+}
 
 // At returns the position up to which everything was handed on, [NoPosition]
 // at the start of the log.
@@ -212,6 +224,10 @@ func (in *Inbox) Stored(v *envelope.View, position uint64, own bool) bool {
 	if in.over(v) {
 		return true
 	}
+	if in.unwanted != nil && in.unwanted(v) {
+		in.moved = true // so that a later session does not find it, whatever it asks for
+		return true
+	}
 	attempts := uint8(0)
 	if int64(position) <= in.Repeats || own && v.Seq <= in.RepeatsSeq {
 		attempts = 1
@@ -310,7 +326,7 @@ func (in *Inbox) Live(v *envelope.View, raw []byte, fence, seen uint64) bool {
 }
 
 func (in *Inbox) live(v *envelope.View) bool {
-	if in.over(v) {
+	if in.over(v) || in.unwanted != nil && in.unwanted(v) {
 		in.expect(v.Seq, 0)
 		return true
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/subject"
 )
 
 // Book is a gateway's copy of the rules in the store. It is safe for concurrent
@@ -70,6 +71,23 @@ func (b *Book) EffectOn(principal string, action acl.Action, target string) acl.
 // allows.
 func (b *Book) Allows(p *acl.Principal, action acl.Action, a address.Address) bool {
 	return acl.Permit(p, action, a, acl.Decision{}, b).Allowed
+}
+
+// MightAllow reports whether a rule allows a principal something with any of the
+// addresses that a pattern takes. Whether it may at one of them, [Book.Allows]
+// says.
+func (b *Book) MightAllow(p *acl.Principal, action acl.Action, addresses *subject.Pattern) bool {
+	s := b.set.Load()
+	if s == nil {
+		return false
+	}
+	name := p.Name()
+	for _, r := range s.rules {
+		if r.effect == acl.Allow && r.action == action && r.principal.Match(name) && r.address.Overlaps(addresses) {
+			return true
+		}
+	}
+	return false
 }
 
 // Refresh takes over what has changed in the store. If it fails, what was known

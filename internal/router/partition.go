@@ -66,6 +66,7 @@ type partition struct {
 	// at most the inboxes of this partition.
 	suspects  []suspect
 	observers map[string][]*Observer // by address
+	watchers  watchers
 	late      tooLate
 	// unknown holds what the sender was told may or may not be stored, until
 	// it is stored; as many as the writer keeps unconfirmed.
@@ -232,6 +233,9 @@ func (p *partition) show(v *envelope.View, position int64) {
 		}
 		if len(p.observers) > 0 && !found.again {
 			p.observe(v, position)
+		}
+		if len(p.watchers.list) > 0 && !found.again {
+			p.watchers.show(v, position, p.r)
 		}
 		if len(p.absent.own) > 0 {
 			p.shownTo(v.Topic, position)

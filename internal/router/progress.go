@@ -14,6 +14,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/subject"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
@@ -146,8 +147,9 @@ func (l *addressees) find(identity, workspace []byte) *addressee {
 
 var userPrefix = []byte("us::")
 
-// showProgress gives an update to its recipient, or to all who listen but its
-// reporter. The lock is held.
+// showProgress gives an update to its recipient, whatever that one's filters are,
+// or to all who listen but its reporter. Updates have no subject. The lock is
+// held.
 func (p *partition) showProgress(v *envelope.View) {
 	if p.r.spaces.over(v.Workspace, v.Era) {
 		return
@@ -161,15 +163,16 @@ func (p *partition) showProgress(v *envelope.View) {
 		return
 	}
 	var listeners []*listener
+	var matched subject.Matched
 	if t := p.targets[string(v.Topic)]; t != nil && t.topic != nil {
-		listeners = t.topic.members
+		listeners, matched = t.topic.members, t.topic.classes.Match(v.Subject)
 	}
 	if len(recipient) == 0 {
 		if len(listeners) > 0 {
 			p.frame = appendProgress(p.frame[:0], v.Payload)
 		}
 		for _, l := range listeners {
-			if string(v.Source) != l.source {
+			if string(v.Source) != l.source && l.interest.Takes(matched) {
 				p.shareProgress(l.box, &l.topic)
 			}
 		}

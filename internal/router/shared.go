@@ -4,6 +4,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/delivery/tracker"
 	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/subject"
 )
 
 // topic is a shared address: whoever is connected gets what is sent from now
@@ -12,8 +13,9 @@ type topic struct {
 	name    string
 	void    func(*envelope.View) bool // nil: nothing is; see [Router.voidAt]
 	members []*listener
-	frame   []byte      // scratch
-	voters  []*listener // of the message that is shown, if it is tracked; scratch
+	classes subject.Classes // the filters of members
+	frame   []byte          // scratch
+	voters  []*listener     // of the message that is shown, if it is tracked; scratch
 }
 
 // listener is one session that listens to a topic.
@@ -25,11 +27,16 @@ type listener struct {
 	source string
 	echo   bool
 	member tracker.Member // of this gateway's polls; 0: has never been elected
+	// filter is what it takes of the topic. While it is a member, interest is
+	// the same among the topic's classes.
+	filter   *subject.Filter
+	interest subject.Interest
 }
 
 // deliver gives a message to all who listen. The frame is the same for all,
-// because a shared delivery is not acknowledged, and encoded once. Who gets a tracked
-// message is left in voters, for [partition.canvass].
+// because a shared delivery is not acknowledged, and encoded once. For whom no
+// filter takes it, it does not exist. Who gets a tracked message is left in
+// voters, for [partition.canvass].
 func (t *topic) deliver(v *envelope.View, position uint64, r *Router) {
 	t.voters = t.voters[:0]
 	if v.ExpiresAtMS != 0 && v.Expired(r.nowMS()) {
@@ -39,10 +46,15 @@ func (t *topic) deliver(v *envelope.View, position uint64, r *Router) {
 	if t.void != nil && t.void(v) {
 		return
 	}
-	t.frame = v.AppendFrame(t.frame[:0], envelope.Delivery{Position: position, Known: true})
+	matched := t.classes.Match(v.Subject)
+	encoded := false
 	for _, m := range t.members {
-		if !m.echo && string(v.Source) == m.source {
+		if !m.interest.Takes(matched) || !m.echo && string(v.Source) == m.source {
 			continue
+		}
+		if !encoded {
+			t.frame = v.AppendFrame(t.frame[:0], envelope.Delivery{Position: position, Known: true})
+			encoded = true
 		}
 		if v.Tracking != 0 {
 			t.voters = append(t.voters, m)
@@ -70,6 +82,20 @@ func (p *partition) joinTopic(name string, l *listener) {
 		p.targets[name] = t
 	}
 	t.topic.members = append(t.topic.members, l)
+	l.interest = t.topic.classes.Join(l.filter)
+}
+
+// refilter changes what a member takes.
+func (p *partition) refilter(l *listener, f *subject.Filter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.filter = f
+	if t := p.targets[l.topic.Name]; t != nil && t.topic != nil {
+		// Before the old ones go, so that those which stay keep their place.
+		interest := t.topic.classes.Join(f)
+		t.topic.classes.Leave(l.interest)
+		l.interest = interest
+	}
 }
 
 func (p *partition) unlisten(name string, l *listener) {
@@ -91,6 +117,7 @@ func (p *partition) leaveTopic(name string, l *listener) {
 			members[i], members[last] = members[last], nil
 			t.topic.members = members[:last]
 			p.r.polls.leave(l)
+			t.topic.classes.Leave(l.interest)
 			break
 		}
 	}

@@ -57,6 +57,10 @@ type Reads struct {
 	Ends Ends
 	// Echo asks for its own broadcasts.
 	Echo bool
+	// Filters are what it takes of all that; [Subscription.Filter] changes them.
+	Filters *Filters
+	// Observer is who observes, if the filters ask for that.
+	Observer acl.Principal
 	// Lease is what it acts under: what is lost commits nothing more.
 	Lease presence.Lease
 	// Watermark is what its predecessor left, if it took the lease over; Exact
@@ -78,6 +82,7 @@ type Subscription struct {
 	inboxes []*inbox
 	listens []listening
 	worker  *member
+	watches []*watcher // by whom it observes; one for each partition, or none
 	notices *addressee // nil: nobody can address progress to it
 	again   *backlog   // nacked deliveries that are to come again; at most the ledger's size
 
@@ -134,6 +139,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 		p.work(reads.Workers, s.worker)
 	}
 	s.beAddressed(reads.Workspace)
+	s.watch(reads.Filters)
 	r.register(s)
 	for _, in := range s.inboxes {
 		in.p.mu.Lock()
@@ -145,7 +151,9 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 
 // listener is what the session hears a shared address by.
 func (s *Subscription) listener(name string) *listener {
-	return &listener{box: s.box, topic: delivery.Topic{Name: name}, source: s.reads.Identity, echo: s.reads.Echo}
+	return &listener{
+		box: s.box, topic: delivery.Topic{Name: name}, source: s.reads.Identity, echo: s.reads.Echo, filter: s.reads.Filters.of(name),
+	}
 }
 
 // open adds the inbox of one exclusive address, at its committed position.
@@ -165,6 +173,7 @@ func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
 	in.Now, in.Expired = s.r.nowMS, p.expired
 	in.Void = s.r.voidAt(topic)
 	in.Ballot = p.ballot
+	in.Narrow(p.unwanted(s.reads.Filters.of(topic)))
 	earlier := s.r.repeats.get(key)
 	in.Repeats, in.RepeatsSeq = earlier.position, earlier.seq
 	in.target = target{inbox: in}
@@ -337,6 +346,7 @@ func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 	for _, l := range s.listens {
 		l.p.unlisten(l.l.topic.Name, l.l)
 	}
+	s.unwatch()
 	for _, in := range s.inboxes {
 		in.Stop()
 	}

@@ -29,6 +29,8 @@ func (s *Session) handle(frame *aetherv1.UpstreamMessage) {
 		s.acknowledge(p.Ack)
 	case *aetherv1.UpstreamMessage_Reauthenticate:
 		s.reauthenticate(p.Reauthenticate)
+	case *aetherv1.UpstreamMessage_UpdateFilters:
+		s.updateFilters(p.UpdateFilters)
 	case *aetherv1.UpstreamMessage_Heartbeat:
 		// One answer at a time: that is all that a client can want, however
 		// many it sends.

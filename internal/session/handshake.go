@@ -168,6 +168,10 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	if err != nil {
 		return nil, err
 	}
+	taken, err := filters(init.GetDelivery())
+	if err != nil {
+		return nil, err
+	}
 	select {
 	case <-m.o.Router.Ready():
 	default:
@@ -188,6 +192,9 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		}
 	}
 	s.identity, s.kind, s.claim = id.String(), id.Kind, id
+	if err := refusedFilters(m.o.Router.MayFilter(&s.principal, taken)); err != nil {
+		return nil, err
+	}
 	era, _ := m.o.Router.Spaces().Check(principal.Workspace)
 	s.place.Store(&place{principal.Workspace, era})
 	s.life.held.Store(hold(credential, m.o.Now()))
@@ -215,6 +222,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 	}
 	s.events = reads.Events
 	reads.Identity, reads.Lease, reads.Echo, reads.Gap = s.identity, s.lease, init.GetDelivery().GetEcho(), s.gap
+	reads.Filters, reads.Observer = taken, s.principal
 	reads.Workspace, reads.Ends = principal.Workspace, ends
 	reads.Anywhere = !s.kind.WorkspaceScoped()
 	reads.Watermark, reads.Exact = grant.Watermark, grant.Exact
@@ -320,10 +328,6 @@ func (m *Manager) mailboxOptions(d *aetherv1.DeliveryOptions) (delivery.Options,
 	}
 	if n := d.GetMaxUnacked(); n > 0 {
 		o.MaxUnacked = int(min(n, uint32(m.o.MaxWindow)))
-	}
-	if len(d.GetFilters()) > 0 {
-		// A filter that is not applied would deliver what was not asked for.
-		return o, status.Error(codes.Unimplemented, "subject filters are not supported")
 	}
 	return o, nil
 }

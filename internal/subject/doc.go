@@ -18,6 +18,7 @@
 // compared byte for byte.
 //
 // Patterns over subjects separate segments by "." ([Compile]), those over
-// addresses and identities by "::" ([CompileAddress]). The package knows
+// addresses and identities by "::" ([CompileAddress]). A [Filter] is several of
+// them, and [Classes] match those of all readers of an address at once. The package knows
 // segments only; what names an address may have is package address's.
 package subject

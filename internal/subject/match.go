@@ -1,6 +1,9 @@
 package subject
 
-import "strings"
+import (
+	"strings"
+	"unsafe"
+)
 
 // Match reports whether the pattern takes s. It allocates nothing.
 func (p *Pattern) Match(s string) bool {
@@ -44,6 +47,12 @@ func (p *Pattern) Match(s string) bool {
 		}
 	}
 	return !more || !p.whole || p.guarded(rest)
+}
+
+// MatchBytes is Match for bytes that nobody changes meanwhile.
+func (p *Pattern) MatchBytes(s []byte) bool {
+	// Match keeps nothing of it, and a conversion would allocate.
+	return p.Match(unsafe.String(unsafe.SliceData(s), len(s)))
 }
 
 // next returns where the first segment of s ends.
