@@ -66,7 +66,7 @@ func WithMessageID(id string) SendOption {
 const noMessageID = "\xff none"
 
 // WithSubject gives the message a dotted subject, which the receiver finds in
-// [Message.Subject]. The gateway of this module does not filter by it yet.
+// [Message.Subject], and by which it may filter.
 func WithSubject(subject string) SendOption {
 	return func(s *aetherv1.SendMessage) { s.Subject = subject }
 }
