@@ -101,6 +101,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
 		Limits: limitsOf(cfg), ByteQuota: int64(cfg.Limits.StoredBytesPerWorkspace), AddressQuota: int(cfg.Limits.AddressesPerWorkspace), Stored: b.positions,
+		Routes: cfg.Routes, Topics: cfg.Topics,
 		Keys: kv.Options{
 			Store: b.positions, Keys: cfg.Limits.KeysPerWorkspace, Bytes: int64(cfg.Limits.KeyBytesPerWorkspace), CheckpointTTL: cfg.KV.CheckpointTTL,
 		},
@@ -267,6 +268,7 @@ func (g *running) counts() metrics.Counts {
 		CatchUps: r.CatchUps.Load(), PositionsCommitted: r.Commits.Load(), CommitFailures: r.CommitFailures.Load(),
 		DamagedEntries: r.DamagedEntries.Load(), DamagedEnvelopes: r.DamagedEnvelopes.Load(),
 		Notes: r.Notes.Load(), NoteFailures: r.NoteFailures.Load(), DeadLetters: r.DeadLetters.Load(),
+		Forwarded: r.Forwarded.Load(), ForwardsRefused: r.ForwardsRefused.Load(),
 	}
 	if t := core.Tasks; t != nil {
 		x := t.Stats()

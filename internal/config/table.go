@@ -381,10 +381,10 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Topics },
 	},
 	{
-		Name: "routes", Type: TypeRoutes, Later: "routes are checked and nothing is forwarded",
+		Name: "routes", Type: TypeRoutes,
 		Doc: "What is forwarded: a list of `{name: …, from: …, filter: …, grammar: …, to: …, principal: …, workspaces: […]}`. `from` is an address, or `ag`, `tu`, `ta` or `tb` with a workspace " +
 			"(`ag::acme`); `filter` a pattern for subjects by `grammar` (`strict`, `subtree` or `segmented`; without a filter everything is forwarded); `to` an address; " +
-			"`principal` the service (`sv::…`) under whose permissions it happens, within `workspaces`, by default those of `from` and `to`.",
+			"`principal` the service (`sv::…`) under whose permissions it happens, within `workspaces`, by default those of `from` and `to`. All gateways of a deployment should have the same routes; one at a time forwards for all. See [delivery.md](delivery.md).",
 		field: func(c *Config) any { return &c.Routes },
 	},
 	{

@@ -28,6 +28,30 @@ func (v *View) Meta(key string) (value []byte, ok bool) {
 	return value, ok
 }
 
+// Metadata returns a copy of the metadata, nil if there is none.
+func (v *View) Metadata() map[string]string {
+	if !v.hasMetadata {
+		return nil
+	}
+	m := map[string]string{}
+	each(v.raw, func(field protowire.Number, entry []byte) {
+		if field != fieldMetadata {
+			return
+		}
+		var k, val string
+		each(entry, func(part protowire.Number, b []byte) {
+			switch part {
+			case 1:
+				k = string(b)
+			case 2:
+				val = string(b)
+			}
+		})
+		m[k] = val
+	})
+	return m
+}
+
 // each calls f for every field of bytes in b, as far as b can be read.
 func each(b []byte, f func(protowire.Number, []byte)) {
 	for len(b) > 0 {

@@ -31,6 +31,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/task"
 	"github.com/aether-gateway/gateway/internal/trust"
 	"github.com/aether-gateway/gateway/internal/where"
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 // Options configure a [Gateway]. Driver, Placement, Positions and Verifier
@@ -104,6 +105,10 @@ type Options struct {
 	ByteQuota    int64
 	AddressQuota int
 	Stored       store.Stored
+	// Routes are what is forwarded, Topics what is declared of addresses; none
+	// by default.
+	Routes []wiring.Route
+	Topics []wiring.Topic
 
 	// Keys keeps keys and checkpoints; what of [kv.Options] belongs to the
 	// gateway's parts is filled in. Without a store there are none.
@@ -196,6 +201,7 @@ func New(o Options) *Gateway {
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 		Retention: o.Retention, ByteQuota: o.ByteQuota, AddressQuota: o.AddressQuota, Stored: o.Stored,
+		Routes: o.Routes, Topics: wiring.NewTable(o.Topics),
 	})
 	g.Peers = peers.New(o.Presence, o.Logger)
 	g.Router.VoteBy(g.Peers)

@@ -42,6 +42,7 @@ type Counts struct {
 	CatchUps                                 uint64
 	PositionsCommitted, CommitFailures       uint64
 	Notes, NoteFailures, DeadLetters         uint64
+	Forwarded, ForwardsRefused               uint64 // what routes take, by outcome
 	DamagedEntries, DamagedEnvelopes         uint64
 
 	// Tasks, Starts and Keys are what became of tasks, of starts, and of operations
@@ -213,6 +214,13 @@ var table = []metric{
 	{
 		Family{Name: "aether_note_failures_total", Type: "counter", Help: "Batches of notes that the store did not take; the sends that waited for them were refused."},
 		numbers(func(c *Counts) uint64 { return c.NoteFailures }),
+	},
+	{
+		Family{
+			Name: "aether_forwards_total", Type: "counter", Help: "Messages that routes take: stored anew, or refused by permissions, limits or the number of hops.",
+			Label: "outcome", Values: []string{"stored", "refused"},
+		},
+		numbers(func(c *Counts) uint64 { return c.Forwarded }, func(c *Counts) uint64 { return c.ForwardsRefused }),
 	},
 	{
 		Family{Name: "aether_dead_letters_total", Type: "counter", Help: "Messages that were given up and put into the dead-letter log."},

@@ -15,6 +15,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 const (
@@ -89,6 +90,10 @@ type Options struct {
 	// for how many of its addresses the store keeps something; 0 is no limit.
 	ByteQuota    int64
 	AddressQuota int
+	// Routes are what is forwarded; without faults (see [wiring.JudgeRoutes]).
+	Routes []wiring.Route
+	// Topics says what is declared of addresses; nil: nothing.
+	Topics *wiring.Table
 	// Stored keeps how many bytes there are; nil: only what comes is counted.
 	Stored store.Stored
 
@@ -122,6 +127,8 @@ type Router struct {
 	notes          notesWriter
 	starter        atomic.Pointer[Starter] // nil: nobody is started
 	quotas         quotas
+	forwarder      *forwarder    // nil: there are no routes
+	topics         *wiring.Table // nil: nothing is declared
 	// noteValid is how long a note that was stored counts, noteTimeout how long
 	// a statement may take, noteLimit how long a send waits for a note.
 	noteValid, noteTimeout, noteLimit time.Duration
@@ -226,6 +233,10 @@ func New(o Options) *Router {
 	}
 	if r.claimer != nil {
 		r.spawn(r.claimer.run)
+	}
+	r.topics = o.Topics
+	if len(o.Routes) > 0 {
+		r.forwarder = r.forward(o.Routes)
 	}
 	return r
 }
@@ -444,6 +455,9 @@ func (r *Router) Close(ctx context.Context) error {
 	}
 	r.closed = true
 	r.mu.Unlock()
+	if r.forwarder != nil {
+		r.forwarder.stop(ctx)
+	}
 	for _, p := range r.parts {
 		p.mu.Lock()
 		p.refuseAll(nil)

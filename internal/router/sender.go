@@ -33,6 +33,9 @@ type Sender struct {
 
 	looking      looking // for grants
 	refusedLater func(target string, err *wireerr.Error)
+	// told gets outcomes in place of the mailbox, if it is not nil; nil is stored.
+	// It must not take locks of the router.
+	told func(requestID string, err *wireerr.Error)
 
 	permits *tracker.Permits   // for tracked sends
 	polls   map[*poll]struct{} // whose outcomes it waits for; under the lock of polls
@@ -132,6 +135,10 @@ func (s *Sender) settle(a answer, outcome streams.Outcome, duplicate, silent boo
 	switch outcome {
 	case streams.Stored:
 		s.r.stats.Stored.Add(1)
+		if s.told != nil {
+			s.told(a.requestID, nil)
+			return
+		}
 		if a.requestID != "" && !silent {
 			var frame [receiptSize]byte // of most
 			s.reply(appendReceipt(frame[:0], a.requestID, a.messageID, duplicate))
@@ -153,6 +160,10 @@ func (s *Sender) reply(frame []byte) {
 }
 
 func (s *Sender) refuse(requestID string, e *wireerr.Error) {
+	if s.told != nil {
+		s.told(requestID, e)
+		return
+	}
 	s.reply(ErrorFrame(requestID, e))
 }
 

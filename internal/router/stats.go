@@ -15,6 +15,9 @@ type Stats struct {
 	// messages that came too late, GivenUp those that nobody would take after
 	// the last attempt.
 	Live, Shared, Redelivered, Expired, GivenUp atomic.Uint64
+	// Forwarded counts messages that routes made and that are stored,
+	// ForwardsRefused those that they may not make.
+	Forwarded, ForwardsRefused atomic.Uint64
 	// Copies counts messages that the log has a second time under one id.
 	Copies atomic.Uint64
 	// DeadLetters counts messages that were put into the dead-letter log.

@@ -53,7 +53,16 @@ func (m *memoryStore) Position(_ context.Context, _, address string) (uint64, bo
 	return row.Position, ok, nil
 }
 
-func (m *memoryStore) PositionsOf(context.Context, string) ([]store.Position, error) { return nil, nil }
+func (m *memoryStore) PositionsOf(_ context.Context, identity string) (list []store.Position, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, row := range m.rows {
+		if row.Identity == identity {
+			list = append(list, store.Position(row))
+		}
+	}
+	return list, nil
+}
 
 func (m *memoryStore) PositionsUnder(_ context.Context, prefix string) ([]store.Position, error) {
 	m.mu.Lock()

@@ -16,7 +16,7 @@ func TestServeWorkersOfTwoGateways(t *testing.T) {
 	t.Parallel()
 	broker, database, redis := testservices.RabbitMQ(t), testservices.Postgres(t), testservices.Redis(t)
 	start := func(name string) *gateway {
-		g := startServe(t, broker.URL(), database.URL(), "AETHER_REDIS_URL="+redis.URL(), "AETHER_INSTANCE_ID="+name)
+		g := startServe(t, broker.URL(), database.URL(), "AETHER_REDIS_URL="+redis.URL(), "AETHER_INSTANCE_ID="+name, withOps, withRoutes)
 		g.awaitReady(t, true, patience)
 		return g
 	}
@@ -58,6 +58,8 @@ func TestServeWorkersOfTwoGateways(t *testing.T) {
 	three.acks(10)
 	sender.stored(to, "last")
 	wantTexts(t, three.until("last"), nil)
+
+	testRoutes(t, a, b)
 }
 
 // holds reads n messages and acknowledges none.
