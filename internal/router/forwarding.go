@@ -107,7 +107,7 @@ func (fd *feed) publish(b *batch, i int, m *forwarding) {
 		s.told = fd.told
 		fd.senders[name] = s
 	}
-	if err := s.publish(strconv.FormatUint(b.base+uint64(i), 10), e, nil); err != nil {
+	if err := s.publish(strconv.FormatUint(b.base+uint64(i), 10), e, nil, nil); err != nil {
 		b.settle(i, err)
 	}
 }
