@@ -132,7 +132,7 @@ func (r *Router) forwarded(route *wiring.Route, owner *acl.Principal, v *envelop
 	}
 	from, err := address.Parse(string(v.Topic))
 	if err != nil {
-		return nil, true, nil
+		return nil, false, wireerr.New(wireerr.InvalidTopic, "%v", err)
 	}
 	// The operator who declares the route lets it read; a rule may still deny it.
 	if r.rules.Effect(owner, acl.ActionObserve, from) == acl.Deny {
