@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ func (s *Service) FindMessage(ctx context.Context, r *adminv1.FindMessageRequest
 	}
 	response := &adminv1.FindMessageResponse{Incomplete: !whole}
 	for _, x := range list {
+		if x.Passed {
+			x.Reason = fmt.Sprintf("%s has passed over it, at %s: it was not delivered", x.PassedBy, x.PassedAt.UTC().Format(time.RFC3339))
+		}
 		response.Messages = append(response.Messages, &adminv1.MessagePlace{
 			MessageId: x.MessageID, Source: x.Source, Topic: x.Topic, State: stateName(x), Deliveries: x.Deliveries,
 			Reason: x.Reason, TimestampMs: x.TimestampMS, Position: x.Position,
@@ -37,5 +41,8 @@ func (s *Service) FindMessage(ctx context.Context, r *adminv1.FindMessageRequest
 }
 
 func stateName(x where.Status) string {
+	if x.Passed {
+		return "skipped"
+	}
 	return strings.ToLower(strings.TrimPrefix(aetherv1.MessageStatus_State(x.State).String(), "STATE_"))
 }

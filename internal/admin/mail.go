@@ -68,30 +68,30 @@ func (s *Service) SkipMail(ctx context.Context, r *adminv1.SkipMailRequest) (*ad
 	if err != nil {
 		return nil, err
 	}
-	action := "mail skip"
+	action := audit.MailSkip
 	if r.GetAll() {
-		action = "mail purge"
+		action = audit.MailPurge
 	}
-	response, err := s.skip(ctx, a, r)
-	s.acted(ctx, audit.Operate, action, a.String(), err)
+	response, detail, err := s.skip(ctx, a, r)
+	s.actedOn(ctx, audit.Operate, action, a.String(), detail, err)
 	return response, err
 }
 
-func (s *Service) skip(ctx context.Context, a address.Address, r *adminv1.SkipMailRequest) (response *adminv1.SkipMailResponse, err error) {
+func (s *Service) skip(ctx context.Context, a address.Address, r *adminv1.SkipMailRequest) (response *adminv1.SkipMailResponse, detail string, err error) {
 	response = &adminv1.SkipMailResponse{}
 	switch x := r.GetExtent().(type) {
 	case *adminv1.SkipMailRequest_Count:
 		if x.Count < 1 || x.Count > maxPage {
-			return nil, status.Errorf(codes.InvalidArgument, "the count must be in 1..%d", maxPage)
+			return nil, "", status.Errorf(codes.InvalidArgument, "the count must be in 1..%d", maxPage)
 		}
 	case *adminv1.SkipMailRequest_All:
 		if !x.All {
-			return nil, status.Error(codes.InvalidArgument, "all must be true, or not given")
+			return nil, "", status.Error(codes.InvalidArgument, "all must be true, or not given")
 		}
 	case *adminv1.SkipMailRequest_ToPosition:
 		response.Position = x.ToPosition
 	default:
-		return nil, status.Error(codes.InvalidArgument, "say how much: count, to_position or all")
+		return nil, "", status.Error(codes.InvalidArgument, "say how much: count, to_position or all")
 	}
 	err = s.holding(ctx, a, func(lease presence.Lease) error {
 		var to *uint64
@@ -111,12 +111,16 @@ func (s *Service) skip(ctx context.Context, a address.Address, r *adminv1.SkipMa
 			}
 			response.Skipped, response.Position = int32(len(list)), list[len(list)-1].Position
 		}
-		return s.o.Router.PassOver(ctx, a, lease, to)
+		first, last, err := s.o.Router.PassOver(ctx, a, lease, to)
+		if err == nil && first <= last {
+			detail = audit.PassedOver(first, last)
+		}
+		return err
 	})
 	if err != nil {
-		return nil, s.mailAway("move the position", err)
+		return nil, "", s.mailAway("move the position", err)
 	}
-	return response, nil
+	return response, detail, nil
 }
 
 // ReplayMail implements the service.
@@ -126,7 +130,11 @@ func (s *Service) ReplayMail(ctx context.Context, r *adminv1.ReplayMailRequest) 
 		return nil, err
 	}
 	response, err := s.replay(ctx, a, r)
-	s.acted(ctx, audit.Operate, "mail replay", a.String(), err)
+	detail := ""
+	if err == nil {
+		detail = audit.ReplayedFrom(response.GetPosition())
+	}
+	s.actedOn(ctx, audit.Operate, audit.MailReplay, a.String(), detail, err)
 	return response, err
 }
 

@@ -38,7 +38,7 @@ type Router interface {
 	PositionSince(ctx context.Context, a address.Address, since time.Time) (position uint64, ok bool, err error)
 	Rates() map[string]float64
 	Backlogs(ctx context.Context, list []address.Address) (map[string]router.Backlog, error)
-	PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) error
+	PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) (first, last uint64, err error)
 	Replay(ctx context.Context, a address.Address, lease presence.Lease, from uint64) error
 	DeadLetters(ctx context.Context, from uint64, limit int, f router.DeadLetterFilter) (list []router.DeadLetter, next uint64, err error)
 	ReplayDeadLetter(ctx context.Context, position uint64) (messageID string, err error)
@@ -138,7 +138,12 @@ func (s *Service) Actions() (done, failed uint64) { return s.done.Load(), s.fail
 
 // acted records what an operator did, or tried to.
 func (s *Service) acted(ctx context.Context, kind audit.Kind, action, target string, err error) {
-	e := audit.Event{Kind: kind, Actor: operatorOf(ctx).Name, Action: action, Target: target, Outcome: audit.OK}
+	s.actedOn(ctx, kind, action, target, "", err)
+}
+
+// actedOn is acted with a detail of what was done.
+func (s *Service) actedOn(ctx context.Context, kind audit.Kind, action, target, detail string, err error) {
+	e := audit.Event{Kind: kind, Actor: operatorOf(ctx).Name, Action: action, Target: target, Outcome: audit.OK, Detail: detail}
 	if err == nil {
 		s.done.Add(1)
 	} else {

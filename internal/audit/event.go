@@ -47,10 +47,13 @@ type Event struct {
 
 // like is what events must have in common to be counted in one record. Targets
 // and details of refusals are the refused one's choice, who could make a record
-// of each; the first of them stands for all.
+// of each; the first of them stands for all. What operators did differs in its
+// details: where in somebody's mail.
 func (e *Event) like() Event {
 	key := *e
-	key.Detail = ""
+	if e.Kind != Operate {
+		key.Detail = ""
+	}
 	if e.Kind == Refusal {
 		key.Target = ""
 	}

@@ -206,7 +206,11 @@ func New(o Options) *Gateway {
 	g.Peers = peers.New(o.Presence, o.Logger)
 	g.Router.VoteBy(g.Peers)
 	g.Peers.Handle(router.KindVotes, g.Router.TakeVotes)
-	finder := where.New(g.Router, o.Presence, g.Peers, nil)
+	var moves where.Moves
+	if o.Records != nil {
+		moves = audit.Moves{Store: o.Records}
+	}
+	finder := where.New(g.Router, o.Presence, g.Peers, moves, nil)
 	acting := g.keepGrants(o)
 	if o.Keys.Store != nil {
 		o.Keys.Rules, o.Keys.Members, o.Keys.Spaces, o.Keys.Logger = g.Router.Rules(), g.Router.Members(), g.Router.Spaces(), o.Logger

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +164,51 @@ func TestMailReplay(t *testing.T) {
 	if status.Code(err) != codes.NotFound {
 		t.Errorf("of nobody: %v", err)
 	}
+}
+
+// What an operator has passed over is not said to be acknowledged, neither to an
+// operator nor to its sender, until it was replayed and read.
+func TestWherePassedOver(t *testing.T) {
+	t.Parallel()
+	m := newMailbox(t)
+	state := func(id, want string) *adminv1.MessagePlace {
+		t.Helper()
+		var place *adminv1.MessagePlace
+		eventually(t, id+" is "+want, func() bool {
+			found, err := m.op.FindMessage(within(t, patience), &adminv1.FindMessageRequest{MessageId: id})
+			if err != nil || len(found.GetMessages()) != 1 {
+				return false
+			}
+			place = found.GetMessages()[0]
+			return place.GetState() == want
+		})
+		return place
+	}
+	for i, id := range []string{"m1", "m2", "m3"} {
+		m.user.Send(withID(send(echo, fmt.Sprint(i+1), id), id))
+		m.user.Receipt()
+	}
+	m.skip(&adminv1.SkipMailRequest{Extent: &adminv1.SkipMailRequest_Count{Count: 1}})
+	if p := state("m1", "skipped"); !strings.Contains(p.GetReason(), "ops has passed over it") {
+		t.Errorf("skipped: %v", p)
+	}
+	state("m2", "stored")
+	m.skip(&adminv1.SkipMailRequest{Extent: &adminv1.SkipMailRequest_All{All: true}})
+	state("m2", "skipped")
+	state("m3", "skipped")
+	if s := where(t, m.user, "m3", aetherv1.MessageStatus_STATE_EXPIRED); !strings.Contains(s.GetReason(), "passed over") || strings.Contains(s.GetReason(), "ops") {
+		t.Errorf("for its sender: %v", s)
+	}
+	_, err := m.op.ReplayMail(within(t, patience), &adminv1.ReplayMailRequest{
+		Address: echo, Start: &adminv1.ReplayMailRequest_FromPosition{FromPosition: state("m2", "skipped").GetPosition()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.reads(2, 3)
+	state("m1", "skipped")
+	state("m2", "acked")
+	state("m3", "acked")
 }
 
 // Requests that make no sense are refused, and change nothing.

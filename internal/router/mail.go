@@ -89,6 +89,7 @@ func (r *Router) unread(ctx context.Context, a address.Address, m Mail, show vis
 	}
 	key := []byte(a.String())
 	p := r.parts[r.placement.Of(a.String())]
+	p.awaitOwn(ctx)
 	from, leaped, ended := m.from, false, false
 	wanted := func(v *envelope.View, position int64) bool {
 		if !bytes.Equal(v.Topic, key) || p.copies.of(position).again {
@@ -114,6 +115,36 @@ func (r *Router) unread(ctx context.Context, a address.Address, m Mail, show vis
 		from = max(from, m.leapMax)
 	}
 	return p.scan(ctx, from, wanted)
+}
+
+// ownPatience bounds how long an operator's call waits for what this gateway has
+// sent by then.
+const ownPatience = time.Second
+
+// awaitOwn waits until the tail has shown what this gateway has sent by now: who
+// has a receipt finds the message.
+func (p *partition) awaitOwn(ctx context.Context) {
+	p.mu.Lock()
+	last := p.seq
+	p.mu.Unlock()
+	timeout := time.NewTimer(ownPatience)
+	defer timeout.Stop()
+	for {
+		shown := p.nextEntry()
+		p.mu.Lock()
+		there := p.seen >= last
+		p.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-shown:
+		case <-timeout.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Peek returns up to limit messages that wait for an address behind a position,
@@ -145,27 +176,34 @@ func (r *Router) Peek(ctx context.Context, a address.Address, behind int64, limi
 // PassOver moves the committed position of an address up to a position, that one
 // included, under a lease on the address: what lies there will not be
 // delivered. Without a position everything that the log has now is passed over.
-// [ErrBeyond] refuses one that the log does not reach.
-func (r *Router) PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) error {
+// [ErrBeyond] refuses one that the log does not reach. It returns which positions
+// were passed over, both included; none if last is below first.
+func (r *Router) PassOver(ctx context.Context, a address.Address, lease presence.Lease, to *uint64) (first, last uint64, err error) {
 	end := r.endFor(a)
 	if to != nil && *to >= end {
-		return ErrBeyond
+		return 1, 0, ErrBeyond
 	}
+	m, err := r.Mail(ctx, a)
+	if err != nil {
+		return 1, 0, err
+	}
+	first = uint64(m.from)
 	key, err := r.holdMail(ctx, a, lease)
 	if err != nil {
-		return err
+		return 1, 0, err
 	}
 	c := store.Commit{Identity: key, Address: key, Epoch: lease.Epoch}
 	if to != nil {
 		// Not clean: there may be more behind it that no note tells of.
 		c.Position = *to
-		return r.positions.Commit(ctx, []store.Commit{c})
+		return first, *to, r.positions.Commit(ctx, []store.Commit{c})
 	}
+	r.parts[r.placement.Of(key)].awaitOwn(ctx)
 	if end = r.endFor(a); end == 0 {
-		return nil // the log is empty
+		return 1, 0, nil // the log is empty
 	}
 	c.Position = end - 1
-	return r.positions.CommitClean(ctx, []store.Commit{c})
+	return first, c.Position, r.positions.CommitClean(ctx, []store.Commit{c})
 }
 
 // endFor returns the position behind all that the log of an address is known to

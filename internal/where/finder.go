@@ -23,6 +23,17 @@ type Status struct {
 	Deliveries uint32
 	// Reason says why, or what is not known, for people.
 	Reason string
+	// Passed says that an operator has passed over it, who is By, at a time: it was
+	// not delivered, and its state is that of one that is expired.
+	Passed   bool
+	PassedBy string
+	PassedAt time.Time
+}
+
+// Moves says what operators did to mail.
+type Moves interface {
+	// PassedOver reports whether one has passed over a message.
+	PassedOver(ctx context.Context, address string, position uint64, sent time.Time) (by string, at time.Time, ok bool, err error)
 }
 
 // Router is what a gateway knows of messages.
@@ -45,6 +56,7 @@ type Finder struct {
 	router Router
 	dir    Directory
 	peers  *peers.Peers
+	moves  Moves
 	now    func() time.Time
 }
 
@@ -54,12 +66,13 @@ const (
 	askRefusals = "where.refusals"
 )
 
-// New returns a finder, and makes this gateway answer others' questions.
-func New(r Router, dir Directory, p *peers.Peers, now func() time.Time) *Finder {
+// New returns a finder, and makes this gateway answer others' questions. Without
+// moves what operators passed over looks acknowledged.
+func New(r Router, dir Directory, p *peers.Peers, moves Moves, now func() time.Time) *Finder {
 	if now == nil {
 		now = time.Now
 	}
-	f := &Finder{router: r, dir: dir, peers: p, now: now}
+	f := &Finder{router: r, dir: dir, peers: p, moves: moves, now: now}
 	p.Handle(askProgress, f.answerProgress)
 	p.Handle(askRefusals, f.answerRefusals)
 	return f
@@ -128,6 +141,7 @@ func (f *Finder) status(ctx context.Context, m router.Found) Status {
 		switch {
 		case s.State == router.StateAcked && m.Late, s.State == router.StateStored && over:
 			s.State, s.Reason = router.StateExpired, "its time was over before it was delivered"
+		case s.State == router.StateAcked && f.passed(ctx, &s):
 		case s.State == router.StateAcked && over:
 			s.Reason = "it is done: acknowledged, or expired, which is not remembered for long"
 		}
@@ -140,6 +154,22 @@ func (f *Finder) status(ctx context.Context, m router.Found) Status {
 		s.Reason = "who got a message to many is not kept"
 	}
 	return s
+}
+
+// passed finds out whether a message that is done was passed over.
+func (f *Finder) passed(ctx context.Context, s *Status) bool {
+	if f.moves == nil {
+		return false
+	}
+	by, at, ok, err := f.moves.PassedOver(ctx, s.Topic, s.Position, time.UnixMilli(s.TimestampMS))
+	switch {
+	case err != nil:
+		s.Reason = "it is done: acknowledged, or passed over by an operator, which cannot be read at present"
+	case ok:
+		s.State, s.Passed, s.PassedBy, s.PassedAt = router.StateExpired, true, by, at
+		s.Reason = "an operator has passed over it: it was not delivered"
+	}
+	return ok || err != nil
 }
 
 // exclusive asks the gateway that holds the receiver, or the store.
