@@ -13,9 +13,10 @@ import (
 )
 
 type tailCmd struct {
-	Address string `arg:"" help:"The address to observe, such as ag::w::i::s or ga::w."`
-	Output  string `default:"text" enum:"text,json" help:"text, or json with one object a line."`
-	Count   int    `placeholder:"N" help:"End after N messages."`
+	Address string   `arg:"" help:"The address to observe, such as ag::w::i::s or ga::w."`
+	Output  string   `default:"text" enum:"text,json" help:"text, or json with one object a line."`
+	Subject []string `sep:"none" placeholder:"FILTER" help:"Only messages of such subjects: * is one segment, a final # any number. May be repeated."`
+	Count   int      `placeholder:"N" help:"End after N messages."`
 	adminFlags
 }
 
@@ -28,7 +29,7 @@ func (c *tailCmd) Run(p *program) error {
 		return usagef("%v", err)
 	}
 	return c.with(p, func(ctx context.Context, o *operator) error {
-		stream, err := o.AdminClient.Tail(ctx, &adminv1.TailRequest{Address: c.Address})
+		stream, err := o.AdminClient.Tail(ctx, &adminv1.TailRequest{Address: c.Address, Subjects: c.Subject})
 		if err != nil {
 			return o.explain(err)
 		}
@@ -41,7 +42,7 @@ func (c *tailCmd) Run(p *program) error {
 				fmt.Fprintf(p.stderr, "%d messages are missing here: this command did not keep up\n", r.GetDropped())
 			}
 			if r.GetMessage() == nil {
-				fmt.Fprintf(p.stderr, "observing %s; what is stored from now on is shown\n", printable(c.Address))
+				fmt.Fprintf(p.stderr, "observing %s%s; what is stored from now on is shown\n", printable(c.Address), c.narrowed())
 				continue
 			}
 			n++
@@ -51,6 +52,14 @@ func (c *tailCmd) Run(p *program) error {
 		}
 		return nil
 	})
+}
+
+// narrowed says which subjects are shown.
+func (c *tailCmd) narrowed() string {
+	if len(c.Subject) == 0 {
+		return ""
+	}
+	return ", subjects " + printable(strings.Join(c.Subject, ", "))
 }
 
 // printStored prints a message as text or as one line of JSON.
@@ -63,8 +72,12 @@ func printStored(p *program, m *adminv1.StoredMessage, output string) error {
 	if u := m.GetProgress(); u != nil {
 		source, text = u.GetSource(), progressText(u)
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s %s → %s  %s @%d %s  %s\n", at, printable(source), printable(m.GetTopic()),
-		printable(m.GetMessageType()), m.GetPosition(), printable(m.GetMessageId()), text)
+	kind := printable(m.GetMessageType())
+	if m.GetSubject() != "" {
+		kind += " (" + printable(m.GetSubject()) + ")"
+	}
+	_, err := fmt.Fprintf(p.stdout, "%s %s → %s  %s @%d %s  %s\n", at, printable(source), printable(m.GetTopic()), kind,
+		m.GetPosition(), printable(m.GetMessageId()), text)
 	return err
 }
 

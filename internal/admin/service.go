@@ -18,6 +18,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/session"
 	"github.com/aether-gateway/gateway/internal/store"
+	"github.com/aether-gateway/gateway/internal/subject"
 	"github.com/aether-gateway/gateway/internal/where"
 )
 
@@ -32,8 +33,8 @@ type Sessions interface {
 
 // Router shows what passes.
 type Router interface {
-	// Observe begins to observe an address; stop ends it.
-	Observe(a address.Address) (o *router.Observer, stop func(), err error)
+	// Observe begins to observe what a filter takes of an address; stop ends it.
+	Observe(a address.Address, filter *subject.Filter) (o *router.Observer, stop func(), err error)
 	Peek(ctx context.Context, a address.Address, behind int64, limit int) (list []router.Unread, more, whole bool, err error)
 	PositionSince(ctx context.Context, a address.Address, since time.Time) (position uint64, ok bool, err error)
 	Rates() map[string]float64

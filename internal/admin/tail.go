@@ -16,11 +16,15 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/audit"
 	"github.com/aether-gateway/gateway/internal/auth"
+	"github.com/aether-gateway/gateway/internal/subject"
 )
 
 // recheckEvery is how often a stream looks whether its operator's credential
 // still counts.
 const recheckEvery = time.Second
+
+// maxSubjects bounds the filters of one observer.
+const maxSubjects = 32
 
 // Tail implements the service. Every gateway reads every partition, so the one
 // that is asked shows all.
@@ -32,7 +36,14 @@ func (s *Service) Tail(r *adminv1.TailRequest, st grpc.ServerStreamingServer[adm
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "the address: %v", err)
 	}
-	o, stop, err := s.o.Router.Observe(a)
+	if n := len(r.GetSubjects()); n > maxSubjects {
+		return status.Errorf(codes.InvalidArgument, "%d filters of subjects are given, %d are allowed", n, maxSubjects)
+	}
+	filter, err := subject.NewFilter(r.GetSubjects()...)
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "the filter of subjects: %v", err)
+	}
+	o, stop, err := s.o.Router.Observe(a, filter)
 	if err != nil {
 		err = status.Error(codes.ResourceExhausted, "this gateway has as many observers as it allows; end one, or ask another gateway")
 	}

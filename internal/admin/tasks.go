@@ -152,7 +152,7 @@ func (s *Service) WatchTask(r *adminv1.WatchTaskRequest, st grpc.ServerStreaming
 	if err != nil {
 		return status.Error(codes.Internal, "the task is in no workspace")
 	}
-	o, stop, err := s.o.Router.Observe(a)
+	o, stop, err := s.o.Router.Observe(a, nil)
 	if err != nil {
 		return status.Error(codes.ResourceExhausted, "this gateway has as many observers as it allows; end one, or ask another gateway")
 	}

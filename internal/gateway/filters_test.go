@@ -1,12 +1,15 @@
 package gateway_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	adminv1 "github.com/aether-gateway/gateway/gen/aether/admin/v1"
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
@@ -237,4 +240,47 @@ func TestFiltersOnTwoGateways(t *testing.T) {
 	gets(t, e, "7")
 	says(t, from, "event::w", "bill", "8")
 	gets(t, e, "8")
+}
+
+// An operator who observes an address may do so by subject.
+func TestTailBySubject(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	op := gatewaytest.Operator(t, g.Addr, g.OperatorToken("ops"))
+	tail := func(subjects ...string) (grpc.ServerStreamingClient[adminv1.TailResponse], error) {
+		st, err := op.Tail(within(t, patience), &adminv1.TailRequest{Address: "ga::w", Subjects: subjects})
+		if err == nil {
+			_, err = st.Recv()
+		}
+		return st, err
+	}
+	for _, bad := range [][]string{{"a", "b*"}, numbered(33)} {
+		if _, err := tail(bad...); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%.40q: %v", bad, err)
+		}
+	}
+	st, err := tail("order.#", "bill.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := bridge(t, g)
+	for subject, text := range map[string]string{"": "no", "other": "no", "bill": "no"} {
+		says(t, from, "ga::w", subject, text)
+	}
+	says(t, from, "ga::w", "bill.v1", "1")
+	says(t, from, "ga::w", "order", "2")
+	for _, want := range []string{"1", "2"} {
+		r, err := st.Recv()
+		if err != nil || string(r.GetMessage().GetPayload()) != want || r.GetDropped() != 0 {
+			t.Fatalf("%v, %v", r, err)
+		}
+	}
+}
+
+func numbered(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprint("s", i)
+	}
+	return list
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/subject"
 )
 
 const (
@@ -31,10 +32,11 @@ type Observed struct {
 	Position uint64
 }
 
-// Observer sees everything that is stored for an address from its beginning on,
-// and takes nothing: no position moves, nobody gets less.
+// Observer sees everything that is stored for an address and fits its filter from
+// its beginning on, and takes nothing: no position moves, nobody gets less.
 type Observer struct {
-	wake chan struct{} // capacity 1
+	wake   chan struct{} // capacity 1
+	filter *subject.Filter
 
 	mu      sync.Mutex
 	queue   []Observed
@@ -42,9 +44,9 @@ type Observer struct {
 	dropped uint64 // not told yet
 }
 
-// Observe begins to observe an address; stop ends it. [ErrObservers] refuses
-// it.
-func (r *Router) Observe(a address.Address) (o *Observer, stop func(), err error) {
+// Observe begins to observe what a filter takes of an address; stop ends it.
+// [ErrObservers] refuses it.
+func (r *Router) Observe(a address.Address, filter *subject.Filter) (o *Observer, stop func(), err error) {
 	name := a.String()
 	if a.Prefix() == address.PrefixMetric {
 		name = address.MetricReceiver().String()
@@ -56,7 +58,7 @@ func (r *Router) Observe(a address.Address) (o *Observer, stop func(), err error
 	}
 	r.observers++
 	r.mu.Unlock()
-	o = &Observer{wake: make(chan struct{}, 1)}
+	o = &Observer{wake: make(chan struct{}, 1), filter: filter}
 	p := r.parts[r.placement.Of(name)]
 	p.mu.Lock()
 	if p.observers == nil {
@@ -80,6 +82,9 @@ func (r *Router) Observe(a address.Address) (o *Observer, stop func(), err error
 // observe shows an envelope to its observers. The partition's lock is held.
 func (p *partition) observe(v *envelope.View, position int64) {
 	for _, o := range p.observers[string(v.Topic)] {
+		if !o.filter.Match(v.Subject) {
+			continue
+		}
 		o.put(Observed{Envelope: bytes.Clone(v.Raw()), Position: uint64(position)})
 	}
 }

@@ -46,13 +46,13 @@ func TestObserversAreBounded(t *testing.T) {
 	}
 	var stops []func()
 	for range maxObservers {
-		_, stop, err := r.Observe(a)
+		_, stop, err := r.Observe(a, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		stops = append(stops, stop)
 	}
-	if _, _, err := r.Observe(a); !errors.Is(err, ErrObservers) {
+	if _, _, err := r.Observe(a, nil); !errors.Is(err, ErrObservers) {
 		t.Errorf("one too many: %v", err)
 	}
 	for _, stop := range stops {

@@ -490,7 +490,10 @@ func (x *KickSessionResponse) GetUnanswered() []string {
 type TailRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The address, such as ag::workspace::impl::spec or ga::workspace.
-	Address       string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Only messages whose subject one of these filters takes: "*" is one segment, a
+	// final "#" any number. None: all. At most 32.
+	Subjects      []string `protobuf:"bytes,2,rep,name=subjects,proto3" json:"subjects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -530,6 +533,13 @@ func (x *TailRequest) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *TailRequest) GetSubjects() []string {
+	if x != nil {
+		return x.Subjects
+	}
+	return nil
 }
 
 // TailResponse is a message, or how many are missing before the next one. The first
@@ -5084,9 +5094,10 @@ const file_aether_admin_v1_admin_proto_rawDesc = "" +
 	"\bsessions\x18\x01 \x03(\v2\x18.aether.admin.v1.SessionR\bsessions\x12\x1e\n" +
 	"\n" +
 	"unanswered\x18\x02 \x03(\tR\n" +
-	"unanswered\"'\n" +
+	"unanswered\"C\n" +
 	"\vTailRequest\x12\x18\n" +
-	"\aaddress\x18\x01 \x01(\tR\aaddress\"b\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1a\n" +
+	"\bsubjects\x18\x02 \x03(\tR\bsubjects\"b\n" +
 	"\fTailResponse\x128\n" +
 	"\amessage\x18\x01 \x01(\v2\x1e.aether.admin.v1.StoredMessageR\amessage\x12\x18\n" +
 	"\adropped\x18\x02 \x01(\x04R\adropped\"\xf8\x03\n" +
