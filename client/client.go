@@ -20,6 +20,7 @@ type Client struct {
 	recv     *receiver
 	requests *requests
 	calls    *calls
+	follows  follows
 	notices  *notices
 
 	requestSeq atomic.Uint64

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/client"
+	"github.com/aether-gateway/gateway/internal/faultproxy"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 )
 
@@ -70,5 +71,85 @@ func TestFollowTask(t *testing.T) {
 	}
 	if err := c.UnfollowTask(ctx, id, sub); client.CodeOf(err) != client.CodeNotFound {
 		t.Errorf("once more: %v", err)
+	}
+}
+
+// Who follows a task goes on doing so when its connection broke, under the same
+// subscription, and is told what has changed meanwhile.
+func TestFollowTaskOverABreak(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	way := faultproxy.New(t, g.Addr)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	changes, connected := make(chan client.TaskChanged, 16), make(chan struct{}, 16)
+	connect := func(addr, spec string, heard func(client.Notice)) *client.Client {
+		t.Helper()
+		c, err := client.Connect(ctx, client.Options{
+			Addr: addr, Token: g.AgentToken("demo", "boss"), Identity: client.Agent("demo", "boss", spec), OnNotice: heard,
+			MinBackoff: time.Millisecond, WaitForIdentity: time.Minute,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		return c
+	}
+	worker := connect(g.Addr, "worker", func(client.Notice) {})
+	boss := connect(way.Addr(), "1", func(n client.Notice) {
+		switch x := n.(type) {
+		case client.TaskChanged:
+			changes <- x
+		case client.Connected:
+			connected <- struct{}{}
+		}
+	})
+	wait := func(what string) {
+		t.Helper()
+		select {
+		case <-connected:
+		case <-ctx.Done():
+			t.Fatal(what)
+		}
+	}
+	wait("the boss is not connected")
+	id, err := boss.CreateTask(ctx, client.TaskSpec{For: "ag::demo::boss::worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := boss.FollowTask(ctx, id, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := func(status client.TaskStatus) {
+		t.Helper()
+		for {
+			select {
+			case x := <-changes:
+				if x.ID != id || x.Subscription != sub {
+					t.Errorf("%+v", x)
+				}
+				if x.Status == status {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatalf("it is not told that it is %s", status)
+			}
+		}
+	}
+	way.Refuse(true)
+	way.Cut()
+	if _, err := worker.ClaimTask(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	way.Refuse(false)
+	wait("the boss does not come back")
+	until(client.TaskRunning)
+	if _, err := worker.CompleteTask(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	until(client.TaskCompleted)
+	if err := boss.UnfollowTask(ctx, id, sub); err != nil {
+		t.Error(err)
 	}
 }

@@ -138,6 +138,9 @@ func (l *link) run(leave <-chan struct{}) error {
 	if l.session.Extended && l.session.Heartbeat > 0 {
 		l.tasks.Go(l.watch)
 	}
+	if all := l.c.follows.asked(); len(all) > 0 {
+		l.tasks.Go(func() { l.refollow(all) })
+	}
 	err := l.read()
 	select {
 	case <-leave:
