@@ -58,6 +58,7 @@ const (
 	cellChurn     = "churn"
 	cellKeys      = "keys"
 	cellProgress  = "progress"
+	cellGrants    = "grants"
 	cellTasks     = "tasks"
 	cellStarts    = "starts"
 )
@@ -66,7 +67,7 @@ const (
 var usual = []string{cellOne, cellDefault, cellIDs, cellMany, cellPaced, cellRules}
 
 // every is all of them.
-var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys, cellProgress, cellTasks, cellStarts)
+var every = append(slices.Clone(usual), cellTwo, cellForeign, cellReconnect, cellStrangers, cellMute, cellChurn, cellKeys, cellProgress, cellGrants, cellTasks, cellStarts)
 
 // plan lists the cells.
 func plan(o options) []cell {
@@ -87,7 +88,7 @@ func plan(o options) []cell {
 		{Name: cellMany, Title: "8 → 8, saturated", Load: many, Systems: []string{nameRelay, nameRabbitMQ, nameEmbedded}},
 		{Name: cellPaced, Title: fmt.Sprintf("1 → 1, %d msg/s", o.rate), Load: paced, Systems: []string{nameRelay, nameRabbitMQ, nameRaw, nameEmbedded}},
 		rulesCell(), twoCell(o, saturated), foreignCell(saturated),
-		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(), progressCell(), tasksCell(), startsCell(),
+		reconnectCell(o, saturated), strangersCell(o, saturated), muteCell(o, saturated), churnCell(o, saturated), keysCell(), progressCell(), grantsCell(), tasksCell(), startsCell(),
 	}
 	names := o.cells
 	if len(names) == 0 && !o.full {
@@ -168,6 +169,8 @@ func (o *outcome) brief() string {
 		return fmt.Sprintf("%.0f tasks/s", o.Tasks)
 	case o.Reports > 0:
 		return fmt.Sprintf("%.0f reports/s, %.0f broadcasts/s", o.Reports, o.Broadcasts)
+	case o.Granted > 0:
+		return fmt.Sprintf("%.0f msg/s under a grant, %.0f without", o.Granted, o.Ungranted)
 	case o.Starts > 0:
 		return fmt.Sprintf("%.0f starts/s", o.Starts)
 	case len(o.Keyed) > 0:

@@ -133,7 +133,7 @@ func (r *report) rows() []row {
 	add(compare("relay, 8 → 8", "msg/s", many, "", nil))
 	add(compare("gateway, 8 → 8", "msg/s", r.rounds(cellMany, nameRabbitMQ, throughput), "bound", bounds(many, raw)))
 	add(compare("embedded, 8 → 8", "msg/s", r.rounds(cellMany, nameEmbedded, throughput), "relay", many))
-	for _, group := range [][]row{r.delays(), r.costs(), r.across(), r.returns(), r.arrivals(), r.memories(), r.remains(), r.decisions(), r.snapshots(), r.reported(), r.tasked(), r.begun()} {
+	for _, group := range [][]row{r.delays(), r.costs(), r.across(), r.returns(), r.arrivals(), r.memories(), r.remains(), r.decisions(), r.snapshots(), r.reported(), r.onBehalf(), r.tasked(), r.begun()} {
 		for _, w := range group {
 			add(w)
 		}

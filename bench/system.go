@@ -53,6 +53,8 @@ type outcome struct {
 	FewRules, ManyRules float64
 	// Reports and Broadcasts came in a second.
 	Reports, Broadcasts float64
+	// Granted and Ungranted messages were stored in a second, under a grant and not.
+	Granted, Ungranted float64
 	// Tasks were created, assigned, run and completed in a second.
 	Tasks float64
 	// Starts are agents that were started in a second.

@@ -13,11 +13,13 @@ import (
 )
 
 // The broker's library waits for ever when its connection ends within a login (see
-// package rabbitmq).
+// package rabbitmq), and sleeps for seconds, whoever closes it, when a broker is
+// away that a producer was to be made at.
 func TestMain(m *testing.M) {
 	const library = "github.com/rabbitmq/rabbitmq-stream-go-client/pkg/stream."
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(library+"(*Client).getSaslMechanisms"),
-		goleak.IgnoreAnyFunction(library+"(*Client).sendSaslAuthenticate"))
+		goleak.IgnoreAnyFunction(library+"(*Client).sendSaslAuthenticate"),
+		goleak.IgnoreAnyFunction(library+"(*Environment).maybeReconnectLocator"))
 }
 
 func send(to, text, request string) *aetherv1.SendMessage {
