@@ -1,101 +1,104 @@
 package delivery_test
 
-import "slices"
+import "github.com/aether-gateway/gateway/internal/delivery/tracker"
 
-// simpleVotes is the obvious way to count votes.
-type simpleVotes struct {
+// realVotes drives the tracker by names.
+type realVotes struct {
 	decided func(publisher string)
-	now     int
+	now     int64
+	tracker *tracker.Tracker[*ballotOf]
 	by      map[string]*ballotOf
+	members map[*subscriber]tracker.Member
 }
 
 type ballotOf struct {
 	publisher string
-	deadline  int
-	all       bool
-	owing     []*subscriber
-	acked     []*subscriber
-	result    any
+	ref       tracker.Ref
+	votes     map[*subscriber]tracker.Vote
+	result    any // nil while it is open
 }
 
 func newVotes(decided func(publisher string)) votes {
-	return &simpleVotes{decided: decided, by: map[string]*ballotOf{}}
+	v := &realVotes{decided: decided, by: map[string]*ballotOf{}, members: map[*subscriber]tracker.Member{}}
+	v.tracker = tracker.New(1<<20, v.over)
+	return v
 }
 
-func (v *simpleVotes) join(*subscriber) {}
+func (v *realVotes) over(b *ballotOf, o tracker.Outcome) {
+	switch o.State {
+	case tracker.Acked:
+		b.result = "ack"
+	case tracker.Nacked:
+		b.result = map[string]any{"nack": o.Reason}
+	case tracker.TimedOut:
+		b.result = "timed_out"
+	}
+	v.decided(b.publisher)
+}
 
-func (v *simpleVotes) end(b *ballotOf, result any) {
-	if b.result == nil {
-		b.result = result
-		v.decided(b.publisher)
+func (v *realVotes) join(sub *subscriber) { v.members[sub] = v.tracker.Join() }
+
+func (v *realVotes) leave(sub *subscriber, why string) {
+	if m, ok := v.members[sub]; ok {
+		delete(v.members, sub)
+		v.tracker.Leave(m, why)
 	}
 }
 
-func nack(reason string) any { return map[string]any{"nack": reason} }
-
-func (v *simpleVotes) register(m, publisher string, timeoutMS int, all bool, eligible []*subscriber) {
-	b := &ballotOf{publisher: publisher, deadline: v.now + timeoutMS, all: all, owing: slices.Clone(eligible)}
+func (v *realVotes) register(m, publisher string, timeoutMS int, all bool, eligible []*subscriber) {
+	mode := tracker.First
+	if all {
+		mode = tracker.All
+	}
+	b := &ballotOf{publisher: publisher, votes: map[*subscriber]tracker.Vote{}}
 	v.by[m] = b
-	if len(eligible) == 0 {
-		v.end(b, nack("no_eligible_subscribers"))
+	b.ref, _ = v.tracker.Register(b, mode, v.now+int64(timeoutMS))
+	members := make([]tracker.Member, len(eligible))
+	for i, sub := range eligible {
+		members[i] = v.members[sub]
+	}
+	for i, vote := range v.tracker.Elect(b.ref, members, nil) {
+		b.votes[eligible[i]] = vote
 	}
 }
 
-func (v *simpleVotes) leave(sub *subscriber, why string) {
-	for _, b := range v.by {
-		if b.all && slices.Contains(b.owing, sub) {
-			v.end(b, nack(why))
-		}
-	}
-}
-
-func (v *simpleVotes) missed(sub *subscriber, m string) {
-	if b := v.by[m]; b != nil && b.all && slices.Contains(b.owing, sub) {
-		v.end(b, nack("lagged"))
-	}
-}
-
-func (v *simpleVotes) dead(m string) {
+func (v *realVotes) missed(sub *subscriber, m string) {
 	if b := v.by[m]; b != nil {
-		v.end(b, nack("max_attempts"))
+		v.tracker.Gone(b.votes[sub], "lagged")
 	}
 }
 
-func (v *simpleVotes) vote(sub *subscriber, m string, ack bool, reason string) string {
+func (v *realVotes) dead(m string) {
+	if b := v.by[m]; b != nil {
+		v.tracker.Decide(b.ref, tracker.Outcome{State: tracker.Nacked, Reason: "max_attempts"})
+	}
+}
+
+func (v *realVotes) vote(sub *subscriber, m string, ack bool, reason string) string {
 	b := v.by[m]
 	if b == nil || b.result != nil {
 		return "error:not_tracked"
 	}
-	if slices.Contains(b.acked, sub) {
-		return "ok"
-	}
-	if !slices.Contains(b.owing, sub) {
+	vote, member := b.votes[sub]
+	switch {
+	case !member:
 		return "not_voting"
-	}
-	if !ack {
-		v.end(b, nack(reason))
-		return "ok"
-	}
-	b.acked = append(b.acked, sub)
-	b.owing = slices.DeleteFunc(b.owing, func(o *subscriber) bool { return o == sub })
-	if !b.all || len(b.owing) == 0 {
-		v.end(b, "ack")
+	case ack:
+		v.tracker.Ack(vote)
+	default:
+		v.tracker.Nack(vote, reason)
 	}
 	return "ok"
 }
 
-func (v *simpleVotes) outcome(m string) any {
+func (v *realVotes) outcome(m string) any {
 	if r := v.by[m].result; r != nil {
 		return r
 	}
 	return "pending"
 }
 
-func (v *simpleVotes) advance(ms int) {
-	v.now += ms
-	for _, b := range v.by {
-		if v.now >= b.deadline {
-			v.end(b, "timed_out")
-		}
-	}
+func (v *realVotes) advance(ms int) {
+	v.now += int64(ms)
+	v.tracker.Advance(v.now)
 }

@@ -123,6 +123,9 @@ func (p *polls) Vote(id uint64, v delivery.Verdict, reason string) {
 	switch v {
 	case delivery.VoteAck:
 		p.booths.Ack(tracker.Vote(id))
+		if at, acked, eligible, open := p.booths.Count(tracker.Vote(id)); open {
+			p.send(at, report{eligible: eligible, acked: acked}) // together with what waits
+		}
 	case delivery.VoteNack:
 		p.booths.Nack(tracker.Vote(id), reason)
 	case delivery.VoteGone:

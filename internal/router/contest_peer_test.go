@@ -46,7 +46,8 @@ func together(t *testing.T, n int) *peers {
 	log, rows := streamstest.NewMemory(1), newMemoryStore()
 	for i := range n {
 		link := faultproxy.New(t, ps.server.Addr())
-		p, err := redis.New(redis.Options{URL: "redis://" + link.Addr() + "/0", Instance: fmt.Sprint("gw", i)})
+		boot := NewBoot()
+		p, err := redis.New(redis.Options{URL: "redis://" + link.Addr() + "/0", Instance: fmt.Sprint("gw", i), ID: boot.String()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func together(t *testing.T, n int) *peers {
 			t.Fatal(err)
 		}
 		g := &gateway{&world{t: t, log: log, store: rows}, p, link}
-		g.start(func(o *Options) { o.Presence = p })
+		g.start(func(o *Options) { o.Presence, o.Boot = p, boot })
 		ps.list = append(ps.list, g)
 	}
 	ps.noGrace()

@@ -237,6 +237,16 @@ func (t *Tracker[T]) gone(e int32, reason string) {
 	}
 }
 
+// Count returns how far the send is in which a vote is, while it is open.
+func (t *Tracker[T]) Count(v Vote) (tag T, acked, eligible uint32, ok bool) {
+	e, ok := t.edge(v)
+	if !ok {
+		return tag, 0, 0, false
+	}
+	s := &t.sends[t.edges[e].send]
+	return s.tag, s.acked, s.eligible, true
+}
+
 // Decide ends a send by whoever has the right to.
 func (t *Tracker[T]) Decide(r Ref, o Outcome) Result {
 	i, ok := t.find(r)
