@@ -48,6 +48,7 @@ func TestTwoGateways(t *testing.T) {
 	}{
 		{"resume elsewhere", testResumeElsewhere},
 		{"race over gateways", testRace},
+		{"tracked sends", testTracked},
 		{"short tokens", testShortTokens},
 		{"key revoked", testKeyRevoked},
 		{"stopped gateway", testStoppedGateway},
@@ -176,6 +177,8 @@ func testHolderKilled(t *testing.T, d *two) {
 	old.acks(60)
 	old.synced()
 	old.beats(3) // positions are committed about once in a second
+	outcome := connect(t, d.b, agent(ws, "i", "tracker")).asks(tracked("ga::"+ws, "to all", aetherv1.TrackingMode_TRACKING_MODE_ALL))
+	old.until("to all")
 	d.a.kill()
 	begun := time.Now()
 	sender.stored(to.name, numbered("m", 101, 200)...)
@@ -187,6 +190,8 @@ func testHolderKilled(t *testing.T, d *two) {
 	next.acks(141)
 	next.synced()
 	next.leaves()
+	r := outcome()
+	wantOutcome(t, r, aetherv1.SendReceipt_STATUS_NACKED, "gateway_lost", 0, r.GetEligible()) // a dead gateway is a nack of its subscribers
 	d.a.restart()
 }
 
