@@ -25,7 +25,7 @@ const (
 type ackLog struct {
 	entries []ackEntry // rising ids, from head on
 	head    int
-	open    int    // entries that are not settled
+	open    int    // entries that are not settled and come under the window
 	last    uint64 // the highest id that came
 	singles []uint64
 	nacks   []*aetherv1.Nack
@@ -36,20 +36,24 @@ type ackLog struct {
 type ackEntry struct {
 	id      uint64
 	settled bool
+	voted   bool // it does not come under the window
 }
 
-// received notes a delivery. It reports false if the id does not rise.
-func (a *ackLog) received(id uint64) bool {
+// received notes a delivery; voted says that it is shared, for which the gateway
+// does not wait. It reports false if the id does not rise.
+func (a *ackLog) received(id uint64, voted bool) bool {
 	if id <= a.last {
 		return false
 	}
 	a.last = id
-	a.open++
+	if !voted {
+		a.open++
+	}
 	if a.head > 0 && a.head*2 >= len(a.entries) {
 		a.entries = slices.Delete(a.entries, 0, a.head)
 		a.head = 0
 	}
-	a.entries = append(a.entries, ackEntry{id: id})
+	a.entries = append(a.entries, ackEntry{id: id, voted: voted})
 	return true
 }
 
@@ -62,7 +66,9 @@ func (a *ackLog) settle(id uint64, v verdict, reason string, batch int, now time
 		return false
 	}
 	live[i].settled = true
-	a.open--
+	if !live[i].voted {
+		a.open--
+	}
 	for a.head < len(a.entries) && a.entries[a.head].settled {
 		a.head++
 	}

@@ -65,12 +65,12 @@ func TestAckLogAgainstAModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"receive": func(t *rapid.T) {
 				id += rapid.Uint64Range(1, 3).Draw(t, "step") // ids may be left out
-				if !a.received(id) {
+				if !a.received(id, false) {
 					t.Fatalf("%d refused", id)
 				}
 				truth[id] = open
 				pending = append(pending, id)
-				if a.received(id) {
+				if a.received(id, false) {
 					t.Fatalf("%d accepted twice", id)
 				}
 			},
@@ -105,7 +105,7 @@ func TestAckLogIsBounded(t *testing.T) {
 	t.Parallel()
 	var a ackLog
 	for id := uint64(1); id <= 100_000; id++ {
-		a.received(id)
+		a.received(id, false)
 		if id > 256 {
 			a.settle(id-256, acked, "", 64, time.Time{})
 		}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -133,4 +134,47 @@ func ExampleClient_SendAsync() {
 	// stored for ag::demo::reader::1
 	// not allowed, stored: false
 	// stored for ag::demo::reader::2
+}
+
+// A sender asks who has done what: the first that answers, or all that listen.
+func ExampleWithAll() {
+	gateway, stop := startGateway()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	agent := func(spec string) *client.Client {
+		c, err := client.Connect(ctx, client.Options{
+			Addr: gateway.Addr, Token: gateway.AgentToken("demo", "reader"), Identity: client.Agent("demo", "reader", spec),
+			Handler: func(_ context.Context, m *client.Message) error {
+				if spec == "2" && string(m.Payload) == "hard" {
+					return client.Drop(errors.New("too hard for me")) // nil would be an Ack
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return c
+	}
+	sender, one, two := agent("sender"), agent("1"), agent("2")
+	defer sender.Close(ctx)
+	defer one.Close(ctx)
+	defer two.Close(ctx)
+	for _, text := range []string{"easy", "hard"} {
+		receipt, err := sender.Send(ctx, "ga::demo", []byte(text), client.WithAll(10*time.Second))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s %q\n", text, receipt.Outcome, receipt.Reason)
+	}
+	receipt, err := sender.Send(ctx, "ag::demo::reader::2", []byte("for you"), client.WithFirst(10*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(receipt.Outcome)
+	// Output:
+	// easy: acked ""
+	// hard: nacked "too hard for me"
+	// acked
 }

@@ -65,6 +65,7 @@ type Message struct {
 	placed   bool
 
 	tracked bool // it has a delivery id, and so is acknowledged
+	voted   bool // it is shared, and its sender asked for the outcome
 
 	// Guarded by receiver.mu.
 	prev, next *Message
@@ -90,9 +91,13 @@ const (
 // Positions of one address rise; nothing else follows from them.
 func (m *Message) Position() (position uint64, known bool) { return m.position, m.placed }
 
+// shared reports whether the message came to many, and does not come again.
+func (m *Message) shared() bool { return !m.tracked || m.voted }
+
 // Ack says that the message is processed and must not come again. The first
 // call of Ack, Nack or Drop counts, later ones do nothing; on messages that are
-// not acknowledged, such as broadcasts, all do nothing. It does not wait: the
+// not acknowledged, such as broadcasts whose sender does not ask for the outcome,
+// all do nothing. It does not wait: the
 // acknowledgement travels within milliseconds, together with others.
 func (m *Message) Ack() { m.settle(acked, "") }
 
@@ -101,6 +106,8 @@ func (m *Message) Ack() { m.settle(acked, "") }
 // that share a queue, the gateway counts the message as done, logs that, and it
 // does not come again. At most 256 bytes of the reason are sent. To keep a message
 // through an outage do not nack it; try again yourself, and Ack when it is done.
+// A broadcast does not come again: there Nack is like Drop. A sender that asked for
+// the outcome is told the reason.
 func (m *Message) Nack(reason string) { m.settle(requeued, reason) }
 
 // Drop says that the message will not be processed and must not come again.
@@ -148,6 +155,7 @@ func newMessage(c *Client, in *aetherv1.IncomingMessage) *Message {
 		Metadata: in.GetMetadata(), Workspace: in.GetWorkspace(), Redelivered: in.GetRedelivered(),
 		client: c, tracked: in.GetDeliveryId() != 0,
 	}
+	m.voted = m.tracked && toMany(m.Topic)
 	if m.ID != "" {
 		m.key = newKey(m.Source, m.Topic, m.ID)
 	}
@@ -164,4 +172,14 @@ func newMessage(c *Client, in *aetherv1.IncomingMessage) *Message {
 		m.position, m.placed = in.GetPosition(), true
 	}
 	return m
+}
+
+// toMany reports whether whoever listens to an address gets what is sent to it.
+func toMany(topic string) bool {
+	kind, _, _ := strings.Cut(topic, "::")
+	switch kind {
+	case "ga", "gu", "uw", "pg", "metric":
+		return true
+	}
+	return false
 }

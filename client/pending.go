@@ -285,6 +285,7 @@ func (q *sendQueue) stored(r *aetherv1.SendReceipt) {
 	if o := q.requests[r.GetRequestId()]; o != nil {
 		q.end(o, Receipt{
 			MessageID: o.msg.GetMessageId(), To: o.msg.GetTargetTopic(), Confirmed: true, Duplicate: r.GetDuplicate(),
+			Outcome: receiptOutcome(r.GetStatus()), Reason: r.GetReason(), Acked: int(r.GetAcked()), Eligible: int(r.GetEligible()),
 		}, nil)
 	}
 }

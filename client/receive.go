@@ -13,7 +13,7 @@ import (
 //
 // Bounds: messages that are acknowledged are bounded by the gateway, which stops
 // at MaxUnacked; one that does not stop is hung up on at twice that. Shared ones
-// drop the oldest. From a gateway without acknowledgements nothing may be
+// drop the oldest, and refuse it if it may be acknowledged. From a gateway without acknowledgements nothing may be
 // dropped, so there the receive loop waits for room.
 type receiver struct {
 	client *Client
@@ -24,10 +24,10 @@ type receiver struct {
 	arrived sync.Cond // a message may be ready, or the end
 	room    sync.Cond // the queue may have room, or the end
 	queue   messageList
-	shared  int    // messages in queue that are not acknowledged
+	shared  int    // messages in queue that came to many
 	lost    uint64 // of those, dropped since one was taken
 	busy    map[string]struct{}
-	own     window // messages that are acknowledged
+	own     window // messages that come again
 	others  window
 	link    *link // nil between sessions
 	acks    ackLog
@@ -48,10 +48,10 @@ func newReceiver(c *Client) *receiver {
 }
 
 func (r *receiver) window(m *Message) *window {
-	if m.tracked {
-		return &r.own
+	if m.shared() {
+		return &r.others
 	}
-	return &r.others
+	return &r.own
 }
 
 // attach begins a session: its delivery ids start anew.
@@ -72,7 +72,7 @@ func (r *receiver) detach(l *link) {
 	}
 	for m := r.queue.head; m != nil; {
 		next := m.next
-		if m.tracked {
+		if !m.shared() {
 			r.queue.remove(m)
 			if m.ID != "" {
 				r.own.forget(m.key)
@@ -92,7 +92,7 @@ func (r *receiver) put(l *link, in *aetherv1.IncomingMessage) error {
 		return nil
 	}
 	if m.tracked {
-		if !r.acks.received(id) {
+		if !r.acks.received(id, m.voted) {
 			return broken("the gateway sent delivery id %d after %d", id, r.acks.last)
 		}
 		if r.acks.open > 2*r.client.opts.MaxUnacked+ackBatch {
@@ -106,7 +106,7 @@ func (r *receiver) put(l *link, in *aetherv1.IncomingMessage) error {
 	if r.claimed(m, id) {
 		return nil
 	}
-	if !m.tracked {
+	if m.shared() {
 		if l.session.Extended {
 			r.dropOldest()
 		} else {
@@ -152,11 +152,11 @@ func (r *receiver) repeated(l *link, m *Message, id uint64) bool {
 		r.endOne(id, v, "seen before")
 	case first == nil:
 		w.begin(m.key, m)
-		if !m.tracked {
+		if m.shared() {
 			w.finish(m.key, acked)
 		}
 		return false
-	case m.tracked:
+	case !m.shared():
 		if first.link != l {
 			first.link, first.deliveries = l, nil
 		}
@@ -185,10 +185,11 @@ func (r *receiver) dropOldest() {
 		return
 	}
 	for m := r.queue.head; m != nil; m = m.next {
-		if !m.tracked {
+		if m.shared() {
 			r.queue.remove(m)
 			r.shared--
 			r.lost++
+			r.endAll(m, dropped, "the receiver is behind")
 			return
 		}
 	}
@@ -215,7 +216,7 @@ func (r *receiver) take(ctx context.Context) (*Message, error) {
 		}
 		if m := r.ready(); m != nil {
 			r.queue.remove(m)
-			if !m.tracked {
+			if m.shared() {
 				r.shared--
 				r.room.Signal()
 				if r.lost > 0 {
@@ -265,8 +266,13 @@ func (r *receiver) settle(m *Message, v verdict, reason string) {
 	}
 	m.verdict = v
 	if m.ID != "" {
-		r.own.finish(m.key, v)
+		r.window(m).finish(m.key, v)
 	}
+	r.endAll(m, v, reason)
+}
+
+// endAll ends the deliveries of a message that the current session has made.
+func (r *receiver) endAll(m *Message, v verdict, reason string) {
 	if m.link != r.link {
 		return
 	}

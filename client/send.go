@@ -26,6 +26,8 @@ const (
 	maxMetadataKeys  = 64
 	maxMetadataBytes = 16 << 10
 	reservedPrefix   = "aether-"
+
+	maxTracking = time.Hour
 )
 
 // Receipt says what became of a send.
@@ -40,6 +42,15 @@ type Receipt struct {
 	// Duplicate: the gateway had stored this message id from an earlier send, for
 	// example before the connection broke; it is still stored once.
 	Duplicate bool
+	// Outcome is what became of it. With WithFirst and WithAll it is OutcomeStored
+	// only for a Duplicate whose outcome this gateway does not know.
+	Outcome Outcome
+	// Reason is why it is OutcomeNacked: what a receiver gave, or the gateway's, such
+	// as NoEligible.
+	Reason string
+	// Acked of Eligible receivers acknowledged, as far as it was known then; both 0
+	// without WithFirst or WithAll.
+	Acked, Eligible int
 }
 
 // A SendOption changes one send.
@@ -89,6 +100,35 @@ func WithTTL(d time.Duration) SendOption {
 		s.TtlMs = int64((d + time.Millisecond - 1) / time.Millisecond)
 		if d <= 0 {
 			s.TtlMs = -1 // refused below: 0 would mean no limit
+		}
+	}
+}
+
+// WithFirst asks for the outcome: the first receiver's Ack, Nack or Drop decides.
+// Of an address that belongs to one receiver that is its receiver, also one that
+// comes later; of a shared one whoever has it when the gateways see the message;
+// of workers the one that does it, and a Nack, which leaves it to others, only at
+// the last attempt. After timeout it is OutcomeTimedOut; 0 is the gateway's
+// default, 30 s, the most an hour. The message stays stored whatever the outcome
+// is. It is not for Post.
+func WithFirst(timeout time.Duration) SendOption {
+	return withTracking(aetherv1.TrackingMode_TRACKING_MODE_FIRST, timeout)
+}
+
+// WithAll asks for the outcome of a broadcast, to ga, gu or uw: every receiver that
+// is connected when the message comes by must acknowledge it; one that refuses,
+// leaves or falls behind makes it OutcomeNacked. It is no transaction: some may
+// have done their part then, and do it again for another send. The timeout is as
+// for WithFirst.
+func WithAll(timeout time.Duration) SendOption {
+	return withTracking(aetherv1.TrackingMode_TRACKING_MODE_ALL, timeout)
+}
+
+func withTracking(mode aetherv1.TrackingMode, timeout time.Duration) SendOption {
+	return func(s *aetherv1.SendMessage) {
+		s.Tracking = &aetherv1.Tracking{Mode: mode, TimeoutMs: int64((timeout + time.Millisecond - 1) / time.Millisecond)}
+		if timeout < 0 {
+			s.Tracking.TimeoutMs = -1 // refused below
 		}
 	}
 }
@@ -151,6 +191,9 @@ func (c *Client) enqueue(ctx context.Context, to string, payload []byte, post bo
 		msg.MessageId = id.String()
 	}
 	size, err := c.checkSend(msg, payload)
+	if err == nil && post && msg.GetTracking() != nil {
+		err = refused(CodeInvalidArgument, "Post asks for no answer, and so for no outcome")
+	}
 	if err != nil {
 		if msg.MessageId == noMessageID {
 			msg.MessageId = ""
@@ -207,6 +250,9 @@ func (c *Client) checkSend(msg *aetherv1.SendMessage, payload []byte) (int, *Err
 	}
 	if msg.TtlMs < 0 {
 		return 0, refused(CodeInvalidArgument, "the TTL is not positive")
+	}
+	if ms := msg.GetTracking().GetTimeoutMs(); ms < 0 || ms > maxTracking.Milliseconds() {
+		return 0, refused(CodeInvalidArgument, "the time for the outcome is negative or more than %s", maxTracking)
 	}
 	if len(msg.Metadata) > maxMetadataKeys {
 		return 0, refused(CodeInvalidArgument, "the metadata has %d keys, the most is %d", len(msg.Metadata), maxMetadataKeys)

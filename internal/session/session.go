@@ -251,13 +251,24 @@ func (s *Session) flushed(hurry bool) bool {
 func (s *Session) awaitReceipts() {
 	ctx, cancel := context.WithTimeout(s.st.Context(), receiptTimeout)
 	defer cancel()
-	for _, answered := range []<-chan struct{}{s.work.settled(), s.sender.Settled(), s.sender.Concluded()} {
+	for _, answered := range []<-chan struct{}{s.work.settled(), s.sender.Settled()} {
 		select {
 		case <-answered:
 		case <-ctx.Done():
 		}
 	}
+	outcomes := time.NewTimer(outcomeTimeout)
+	defer outcomes.Stop()
+	select {
+	case <-s.sender.Concluded():
+	case <-outcomes.C:
+	case <-ctx.Done():
+	}
 }
+
+// outcomeTimeout bounds how long a client that sends nothing more may wait for the
+// outcomes of what others are to acknowledge; its identity is held meanwhile.
+const outcomeTimeout = 2 * time.Second
 
 // receiptTimeout is longer than a send may be without an outcome.
 const receiptTimeout = 7 * time.Second
