@@ -57,7 +57,10 @@ func (p *partition) canvass(v *envelope.View, t *target) {
 		}
 		if len(voters) > 0 {
 			clear(voters)
-			t.topic.voters, t.topic.frame = voters[:0], nil
+			t.topic.voters = voters[:0]
+			if cap(t.topic.frame) > 64<<10 {
+				t.topic.frame = nil
+			}
 		}
 	case address.Workers:
 		n := 0

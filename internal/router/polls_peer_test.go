@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	asking "github.com/aether-gateway/gateway/internal/peers"
 )
 
@@ -124,7 +123,7 @@ func TestR1VotesOfOtherGateways(t *testing.T) {
 func (s *session) outcomes(want ...string) {
 	s.w.t.Helper()
 	r := s.answer().GetReceipt()
-	got := fmt.Sprintf("%s %s %d/%d %s", r.GetRequestId(), aetherv1.SendReceipt_Status(r.GetStatus()).String()[len("STATUS_"):], r.GetAcked(), r.GetEligible(), r.GetReason())
+	got := fmt.Sprintf("%s %s %d/%d %s", r.GetRequestId(), r.GetStatus().String()[len("STATUS_"):], r.GetAcked(), r.GetEligible(), r.GetReason())
 	if !slices.Contains(want, got) {
 		s.w.t.Fatalf("got %s, want one of %q", got, want)
 	}
