@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/rabbitmq/rabbitmq-stream-go-client/pkg/amqp"
@@ -36,10 +37,28 @@ func (r *reconnect) run(ctx context.Context, system string, _ int) (outcome, err
 	}
 	var o outcome
 	err := r.site.counting(ctx, system, &o, func() (err error) {
-		o, err = r.comeBack(ctx, r.site.systems[system].(*server).target)
+		o, err = r.comeBack(ctx, system)
 		return err
 	})
 	return o, err
+}
+
+// profiled begins a CPU profile of a gateway's reading, if one is wanted, and
+// returns what ends it.
+func (r *reconnect) profiled(system string) (end func() error, err error) {
+	child := r.site.profiles[system]
+	if child == nil {
+		return func() error { return nil }, nil
+	}
+	file, err := filepath.Abs(filepath.Join(r.site.options.profile, system+"-"+cellReconnect))
+	if err != nil {
+		return nil, err
+	}
+	_, err = child.ask("profile " + file)
+	return func() error {
+		_, err := child.ask("end " + file)
+		return err
+	}, err
 }
 
 // readLimit is how long reading may take, at a tenth of what is slow.
@@ -50,8 +69,10 @@ func readLimit(messages uint64) time.Duration {
 // comeBack lets an agent be known, go, and come back to n messages. Then it is
 // sent one more, which must be all that comes the next time: what it has
 // acknowledged is done.
-func (r *reconnect) comeBack(ctx context.Context, t target) (outcome, error) {
+func (r *reconnect) comeBack(ctx context.Context, system string) (outcome, error) {
 	const name = "returner"
+	server := r.site.systems[system].(*server)
+	t := server.target
 	run := runs.Add(1)
 	tmpl, err := newTemplate(address(name), r.load.Payload, run, false)
 	if err != nil {
@@ -63,11 +84,20 @@ func (r *reconnect) comeBack(ctx context.Context, t target) (outcome, error) {
 	}
 	var total faults
 	o, err := func() (o outcome, err error) {
-		if _, err := r.receive(ctx, t, name, run, 0, 0, &total, f, tmpl); err != nil {
+		if _, err := r.receive(ctx, t, name, run, 0, 0, &total); err != nil {
 			return o, err
 		}
-		k, err := r.receive(ctx, t, name, run, 0, r.n, &total, f, tmpl)
+		if err := r.store(ctx, 0, r.n, f, tmpl); err != nil {
+			return o, err
+		}
+		end, err := r.profiled(system)
 		if err != nil {
+			return o, err
+		}
+		before := usageOf(server.cpu)
+		k, err := r.receive(ctx, t, name, run, 0, r.n, &total)
+		o.CPU = before.since(server.cpu)
+		if err := errors.Join(err, end()); err != nil {
 			return o, err
 		}
 		o.Messages = k.took
@@ -77,7 +107,10 @@ func (r *reconnect) comeBack(ctx context.Context, t target) (outcome, error) {
 		if k.first != 0 {
 			o.First = []time.Duration{time.Duration(k.first - k.began)}
 		}
-		_, err = r.receive(ctx, t, name, run, r.n, r.n+1, &total, f, tmpl)
+		if err := r.store(ctx, r.n, r.n+1, f, tmpl); err != nil {
+			return o, err
+		}
+		_, err = r.receive(ctx, t, name, run, r.n, r.n+1, &total)
 		return o, err
 	}()
 	sends, leaveErr := f.leave(ctx)
@@ -86,17 +119,20 @@ func (r *reconnect) comeBack(ctx context.Context, t target) (outcome, error) {
 	return o, errors.Join(err, leaveErr)
 }
 
-// receive sends messages after one number and up to another, and then connects
-// and takes them. Without any it connects and leaves.
-func (r *reconnect) receive(ctx context.Context, t target, name string, run, after, last uint64, total *faults, f *feeder, tmpl *template) (*taker, error) {
+// store sends messages after one number and up to another, and waits until they
+// are stored.
+func (r *reconnect) store(ctx context.Context, after, last uint64, f *feeder, tmpl *template) error {
 	for number := after + 1; number <= last; number++ {
 		if err := f.send(ctx, tmpl, number); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := f.await(ctx, 0); err != nil {
-		return nil, err
-	}
+	return f.await(ctx, 0)
+}
+
+// receive connects and takes messages after one number and up to another.
+// Without any it connects and leaves.
+func (r *reconnect) receive(ctx context.Context, t target, name string, run, after, last uint64, total *faults) (*taker, error) {
 	k, err := t.taker(ctx, name, run, after, last, r.load.Unacked)
 	if err != nil {
 		return nil, err
@@ -128,6 +164,8 @@ func (r *raw) readWaiting(ctx context.Context, l load, n uint64) (o outcome, err
 	if err := f.store(ctx, env, n); err != nil {
 		return o, fmt.Errorf("raw: %w", err)
 	}
+	list := []process{clients}
+	before := usageOf(list)
 	begin := now()
 	own, err := r.environment() // as a client that comes back: with a connection of its own
 	if err != nil {
@@ -154,6 +192,7 @@ func (r *raw) readWaiting(ctx context.Context, l load, n uint64) (o outcome, err
 	select {
 	case end := <-all:
 		o.Elapsed = time.Duration(end - begin)
+		o.CPU = before.since(list)
 	case <-timeout.C:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
@@ -217,6 +256,11 @@ func (r *report) returns() []row {
 		rows = append(rows, w)
 	}
 	rows = append(rows, r.passes(cellReconnect, "  passes over the log for it"))
+	reader := r.rounds(cellReconnect, nameRaw, perMessage("clients"))
+	rows = append(rows, compare("CPU per message: reader with raw", "µs", reader, "", nil))
+	for _, name := range []string{nameRabbitMQ, nameEmbedded} {
+		rows = append(rows, compare("CPU per message: "+name, "µs", r.rounds(cellReconnect, name, perMessage("server")), "raw", reader))
+	}
 	raw = r.rounds(cellReconnect, nameRaw, firstAfter(1))
 	rows = append(rows, compare("raw, first of what waits", "ms", raw, "", nil))
 	for _, name := range []string{nameRabbitMQ, nameEmbedded} {
