@@ -16,6 +16,9 @@ type reading interface {
 	at() int64
 	// wants reports whether an address is read.
 	wants(topic []byte) bool
+	// skims returns the hash of the only address that is read, if entries without
+	// it may be passed over; the feeder asks.
+	skims() (address uint64, ok bool)
 	// take hands a message over; false means that there is no room.
 	take(v *envelope.View, position uint64, own bool) bool
 	// advance moves at over what does not concern it.
@@ -41,6 +44,7 @@ type inbox struct {
 	p      *partition
 	sub    *Subscription
 	topic  string
+	hash   uint64 // of topic
 	target target
 
 	fence   uint64 // the last origin_seq given when it joined (S2); under the partition's lock
@@ -131,7 +135,14 @@ func (p *partition) catchUp(rd reading) {
 			}
 			return
 		}
-		e, more := p.recent.after(at)
+		if address, ok := rd.skims(); ok {
+			if upTo := p.recent.skip(at, address); upTo > at {
+				rd.advance(upTo)
+				p.mu.Unlock()
+				continue
+			}
+		}
+		e, glance, more := p.recent.after(at)
 		if !more {
 			// The end of the log: from here on the tail delivers (S1).
 			rd.join()
@@ -140,6 +151,7 @@ func (p *partition) catchUp(rd reading) {
 			return
 		}
 		p.mu.Unlock()
+		glance.read(e)
 		if upTo, ok := p.handOn(rd, e, nil); !ok {
 			rd.starve(upTo)
 			return

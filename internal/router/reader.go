@@ -257,7 +257,12 @@ func (r *reader) handle(e streams.Entry, p *pass) {
 // show shows an entry to everybody whom the pass serves, and reports whether
 // somebody was full.
 func (r *reader) show(e streams.Entry, p *pass, end int64) (full bool) {
-	for _, rd := range r.board(p, end) {
+	list := r.board(p, end)
+	var has *contents
+	if len(list) > 1 {
+		has = contentsOf(e)
+	}
+	for _, rd := range list {
 		// Off the list first: its pump may add it again at once.
 		if r.p.beyondTail(end) && r.p.covers(rd.at()) {
 			// The tail has not judged it (P6), and will deliver it.
@@ -265,7 +270,9 @@ func (r *reader) show(e streams.Entry, p *pass, end int64) (full bool) {
 			r.p.r.spawn(func(context.Context) { r.p.catchUp(rd) })
 			continue
 		}
-		if upTo, ok := r.p.handOn(rd, e, &p.seen); !ok {
+		if address, ok := rd.skims(); ok && has != nil && has.lack(address) {
+			rd.advance(end)
+		} else if upTo, ok := r.p.handOn(rd, e, &p.seen); !ok {
 			r.remove(rd)
 			rd.starve(upTo)
 			full = true

@@ -22,6 +22,7 @@ type eager struct {
 	fed      chan struct{} // closed when it has caught up
 }
 
+func (r *eager) skims() (uint64, bool) { return 0, false }
 func (r *eager) at() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

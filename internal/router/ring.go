@@ -16,6 +16,7 @@ func endOf(offset uint64) int64 { return int64(streams.At(offset, 1023)) }
 // slightly behind needs no reader of its own. Entries are evicted whole.
 type ring struct {
 	entries []streams.Entry
+	glances []*glance // of each entry; nil: nobody has read it
 	bytes   int
 	limit   int
 	// floor is the position from which on the ring has everything; valid once
@@ -27,7 +28,7 @@ func (r *ring) add(e streams.Entry) {
 	if len(r.entries) == 0 {
 		r.floor = int64(streams.At(e.Offset, 0)) - 1
 	}
-	r.entries = append(r.entries, e)
+	r.entries, r.glances = append(r.entries, e), append(r.glances, nil)
 	r.bytes += len(e.Data)
 	evict := 0
 	for r.bytes > r.limit && evict < len(r.entries)-1 {
@@ -37,7 +38,8 @@ func (r *ring) add(e streams.Entry) {
 	}
 	if evict > 0 {
 		clear(r.entries[:evict])
-		r.entries = r.entries[evict:]
+		clear(r.glances[:evict])
+		r.entries, r.glances = r.entries[evict:], r.glances[evict:]
 	}
 }
 
@@ -47,7 +49,8 @@ func (r *ring) truncate(n int) {
 		r.bytes -= len(e.Data)
 	}
 	clear(r.entries[n:])
-	r.entries = r.entries[:n]
+	clear(r.glances[n:])
+	r.entries, r.glances = r.entries[:n], r.glances[:n]
 }
 
 // covers reports whether everything after a position is in the ring, or is
@@ -56,12 +59,19 @@ func (r *ring) covers(at int64) bool { return len(r.entries) > 0 && at >= r.floo
 
 // after returns the first entry that has something after a position which the
 // ring covers.
-func (r *ring) after(at int64) (streams.Entry, bool) {
-	i := sort.Search(len(r.entries), func(i int) bool { return endOf(r.entries[i].Offset) > at })
+func (r *ring) after(at int64) (streams.Entry, *glance, bool) {
+	i := r.index(at)
 	if i == len(r.entries) {
-		return streams.Entry{}, false
+		return streams.Entry{}, nil, false
 	}
-	return r.entries[i], true
+	if r.glances[i] == nil {
+		r.glances[i] = new(glance)
+	}
+	return r.entries[i], r.glances[i], true
+}
+
+func (r *ring) index(at int64) int {
+	return sort.Search(len(r.entries), func(i int) bool { return endOf(r.entries[i].Offset) > at })
 }
 
 // entry returns the entry of an offset.

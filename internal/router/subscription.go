@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
@@ -168,7 +169,7 @@ func (s *Subscription) open(ctx context.Context, address string) error {
 }
 
 func (s *Subscription) add(p *partition, topic, key string, o origin) *inbox {
-	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, origin: o, marked: none}
+	in := &inbox{Inbox: s.box.NewInbox(key, key, o.position, o.known), p: p, sub: s, topic: topic, hash: maphash.String(hashSeed, topic), origin: o, marked: none}
 	in.Owner = in
 	in.Now, in.Expired = s.r.nowMS, p.expired
 	in.Void = s.r.voidAt(topic)
