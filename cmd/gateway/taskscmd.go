@@ -13,6 +13,7 @@ import (
 )
 
 type tasksCmd struct {
+	Create tasksCreateCmd `cmd:"" help:"Create a task for an identity or for one worker of an implementation, and print its id."`
 	List   tasksListCmd   `cmd:"" help:"List tasks, the newest first."`
 	Show   tasksShowCmd   `cmd:"" help:"Show all that is known of a task."`
 	Watch  tasksWatchCmd  `cmd:"" help:"Follow a task, with a bar of its progress, until it has ended."`

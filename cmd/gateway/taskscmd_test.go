@@ -37,6 +37,16 @@ func taskCommands(t *testing.T, dir, addr string) {
 	if rows := rowsOf(t, dir, "tasks", "list", "--status", "failed"); len(rows) != 0 {
 		t.Errorf("none has failed: %v", rows)
 	}
+	create := []string{"tasks", "create", "--data-dir", dir, "--as", "us::clerk::cli", "--for", boss.Address(), "--type", "errand", "--text", "go", "--meta", "k=v", "--once", "errand 1"}
+	made := strings.TrimSpace(succeed(t, nil, create...))
+	if again := strings.TrimSpace(succeed(t, nil, create...)); again != made || made == "" {
+		t.Errorf("created %q, then %q", made, again)
+	}
+	if task, err := boss.Task(t.Context(), made); err != nil || task.Creator != "us::clerk::cli" || task.Metadata["k"] != "v" || task.Type != "errand" || task.Worker != boss.Address() {
+		t.Errorf("created by the command: %+v, %v", task, err)
+	}
+	failing(t, 2, "--for IDENTITY or --pool IMPLEMENTATION", "tasks", "create", "--data-dir", dir, "--as", "us::clerk::cli")
+	failing(t, 2, "--for:", "tasks", "create", "--data-dir", dir, "--as", "us::clerk::cli", "--for", "nonsense")
 	watch := begin(t, nil, "tasks", "watch", id, "--data-dir", dir)
 	if line, err := watch.stdout.ReadString('\n'); err != nil || !strings.HasPrefix(line, "queued  attempt 1/1") {
 		t.Errorf("watched: %q, %v", line, err)
