@@ -13,6 +13,7 @@ import (
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 	"github.com/aether-gateway/gateway/internal/presence/redis"
+	"github.com/aether-gateway/gateway/internal/presence/redis/redistest"
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
@@ -25,7 +26,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, changes ...func(*redis.Options)) *cluster {
 	t.Helper()
-	c := &cluster{redis: testservices.Redis(t)}
+	c := &cluster{redis: redistest.Aged(t)}
 	shared := gatewaytest.Shared(t)
 	change := func(i int) func(*redis.Options) {
 		if i < len(changes) {
@@ -33,7 +34,6 @@ func newCluster(t *testing.T, changes ...func(*redis.Options)) *cluster {
 		}
 		return nil
 	}
-	// A new Redis hands out nothing for one TTL; both wait for it together.
 	var starting sync.WaitGroup
 	starting.Go(func() { c.a = gatewaytest.Start(t, shared, gatewaytest.WithRedis(t, c.redis.URL(), change(0))) })
 	starting.Go(func() { c.b = gatewaytest.Start(t, shared, gatewaytest.WithRedis(t, c.redis.URL(), change(1))) })

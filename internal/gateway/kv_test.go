@@ -13,8 +13,8 @@ import (
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
+	"github.com/aether-gateway/gateway/internal/presence/redis/redistest"
 	"github.com/aether-gateway/gateway/internal/store"
-	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
 func kvFrame(op *aetherv1.KVOperation) *aetherv1.UpstreamMessage {
@@ -156,7 +156,7 @@ func TestKeysBeforeTheEnd(t *testing.T) {
 // its guard and not past it, a set has each member once, one of many makes a key.
 func Test15AtomicOnTwoGateways(t *testing.T) {
 	t.Parallel()
-	redis, shared := testservices.Redis(t), gatewaytest.Shared(t)
+	redis, shared := redistest.Aged(t), gatewaytest.Shared(t)
 	database := onPostgres(t)
 	pg := func(o *gateway.Options) {
 		database(o, nil)

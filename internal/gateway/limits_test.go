@@ -14,7 +14,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 	"github.com/aether-gateway/gateway/internal/limits"
-	"github.com/aether-gateway/gateway/internal/testservices"
+	"github.com/aether-gateway/gateway/internal/presence/redis/redistest"
 )
 
 func limited(o limits.Options) gatewaytest.Option {
@@ -24,7 +24,7 @@ func limited(o limits.Options) gatewaytest.Option {
 // limitedPair is two gateways on one log, one store and one Redis.
 func limitedPair(t *testing.T, o limits.Options) (a, b *gatewaytest.Gateway) {
 	t.Helper()
-	redis, shared := testservices.Redis(t), gatewaytest.Shared(t)
+	redis, shared := redistest.Aged(t), gatewaytest.Shared(t)
 	var starting sync.WaitGroup
 	starting.Go(func() { a = gatewaytest.Start(t, shared, gatewaytest.WithRedis(t, redis.URL(), nil), limited(o)) })
 	starting.Go(func() { b = gatewaytest.Start(t, shared, gatewaytest.WithRedis(t, redis.URL(), nil), limited(o)) })

@@ -17,7 +17,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
-	"github.com/aether-gateway/gateway/internal/testservices"
+	"github.com/aether-gateway/gateway/internal/presence/redis/redistest"
 )
 
 // TestOperatorsStory is a new operator's first hour, on two gateways: a
@@ -26,7 +26,7 @@ import (
 // the other, and a member who is put out and gets nothing more.
 func TestOperatorsStory(t *testing.T) {
 	t.Parallel()
-	redis, shared := testservices.Redis(t), gatewaytest.Shared(t)
+	redis, shared := redistest.Aged(t), gatewaytest.Shared(t)
 	closed := func(o *gateway.Options) { o.AutoCreate = false }
 	var a, b *gatewaytest.Gateway
 	var starting sync.WaitGroup

@@ -16,8 +16,8 @@ import (
 	"github.com/aether-gateway/gateway/internal/auth"
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
+	"github.com/aether-gateway/gateway/internal/presence/redis/redistest"
 	"github.com/aether-gateway/gateway/internal/store"
-	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
 // realm is two gateways in which an operator creates workspaces.
@@ -36,7 +36,7 @@ func newRealm(t *testing.T, workspaces ...string) *realm {
 func realmOn(t *testing.T, store func(*gateway.Options, func() time.Time), workspaces ...string) *realm {
 	t.Helper()
 	r := &realm{}
-	redis := testservices.Redis(t)
+	redis := redistest.Aged(t)
 	now := func() time.Time { return time.Now().Add(time.Duration(r.later.Load())) }
 	shared := gatewaytest.SharedAt(t, now)
 	ruled := func(o *gateway.Options) {

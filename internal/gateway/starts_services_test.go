@@ -18,6 +18,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 	"github.com/aether-gateway/gateway/internal/presence/redis"
+	"github.com/aether-gateway/gateway/internal/presence/redis/redistest"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/migrate"
 	"github.com/aether-gateway/gateway/internal/store/postgres"
@@ -62,7 +63,7 @@ func (x slowTasks) CreateTask(ctx context.Context, t store.Task) (store.Task, bo
 func newSite(t *testing.T) *site {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	s := &site{cluster: &cluster{redis: testservices.Redis(t)}, starting: make(chan struct{}), may: make(chan struct{})}
+	s := &site{cluster: &cluster{redis: redistest.Aged(t)}, starting: make(chan struct{}), may: make(chan struct{})}
 	var starting sync.WaitGroup
 	starting.Go(func() { s.database = testservices.NewPostgres(t) })
 	starting.Go(func() { s.broker = testservices.NewBroker(t) })

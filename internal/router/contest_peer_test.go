@@ -17,6 +17,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/faultproxy"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/presence/redis"
+	"github.com/aether-gateway/gateway/internal/presence/redis/redistest"
 	"github.com/aether-gateway/gateway/internal/streams/streamstest"
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
@@ -40,7 +41,7 @@ const tasks = "tb::w::i"
 // together starts gateways.
 func together(t *testing.T, n int) *peers {
 	t.Helper()
-	ps := &peers{t: t, server: testservices.Redis(t)}
+	ps := &peers{t: t, server: redistest.Aged(t)}
 	ps.raw = goredis.NewClient(&goredis.Options{Addr: ps.server.Addr()})
 	t.Cleanup(func() { ps.raw.Close() })
 	log, rows := streamstest.NewMemory(1), newMemoryStore()

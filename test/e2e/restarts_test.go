@@ -118,5 +118,5 @@ func TestRow16BrokerRestarts(t *testing.T) {
 	f.awaitFootprint(t, was, rounds)
 	now := f.footprint(t)
 	t.Logf("%d restarts: all reached after %v at most, %d stored, %v failed, slowest answer %v; goroutines %v then %v, connections %d then %d",
-		rounds, slowest, l.storedCount(), l.errors, l.slowest, was.goroutines, now.goroutines, was.connections, now.connections)
+		rounds, slowest, l.storedCount(), l.errors, l.slowest, was.goroutines.lasting(), now.goroutines.lasting(), was.connections, now.connections)
 }
