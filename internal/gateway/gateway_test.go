@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
+	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
 // The broker's library waits for ever when its connection ends within a login (see
@@ -17,9 +19,9 @@ import (
 // away that a producer was to be made at.
 func TestMain(m *testing.M) {
 	const library = "github.com/rabbitmq/rabbitmq-stream-go-client/pkg/stream."
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(library+"(*Client).getSaslMechanisms"),
+	os.Exit(testservices.Main(m, goleak.IgnoreAnyFunction(library+"(*Client).getSaslMechanisms"),
 		goleak.IgnoreAnyFunction(library+"(*Client).sendSaslAuthenticate"),
-		goleak.IgnoreAnyFunction(library+"(*Environment).maybeReconnectLocator"))
+		goleak.IgnoreAnyFunction(library+"(*Environment).maybeReconnectLocator")))
 }
 
 func send(to, text, request string) *aetherv1.SendMessage {

@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 	"github.com/aether-gateway/gateway/internal/store"
-	"github.com/aether-gateway/gateway/internal/store/migrate"
 	"github.com/aether-gateway/gateway/internal/store/postgres"
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
@@ -173,8 +171,7 @@ func event(m *aetherv1.SendMessage) *aetherv1.SendMessage {
 func Test17TwoGateways(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	database := testservices.NewPostgres(t)
-	check(t, postgres.WithDB(ctx, database.URL(), func(ctx context.Context, db *sql.DB) error { return migrate.Up(ctx, migrate.Postgres, db) }))
+	database := testservices.PostgresLike(t, migrateUp)
 	start := func() *gatewaytest.Gateway {
 		s, err := postgres.Open(ctx, database.URL(), postgres.Options{})
 		check(t, err)

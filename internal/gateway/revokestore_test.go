@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/gateway/gatewaytest"
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/store"
-	"github.com/aether-gateway/gateway/internal/store/migrate"
 	"github.com/aether-gateway/gateway/internal/store/postgres"
 	"github.com/aether-gateway/gateway/internal/testservices"
 	"github.com/aether-gateway/gateway/internal/trust"
@@ -29,10 +27,7 @@ func TestRevocationThroughPostgres(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	database := testservices.NewPostgres(t)
-	err := postgres.WithDB(ctx, database.URL(), func(ctx context.Context, db *sql.DB) error { return migrate.Up(ctx, migrate.Postgres, db) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, migrateUp(database.URL()))
 	open := func() *postgres.Store {
 		s, err := postgres.Open(ctx, database.URL(), postgres.Options{})
 		if err != nil {

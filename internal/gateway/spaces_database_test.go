@@ -18,11 +18,14 @@ import (
 	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
+func migrateUp(url string) error {
+	return postgres.WithDB(context.Background(), url, func(ctx context.Context, db *sql.DB) error { return migrate.Up(ctx, migrate.Postgres, db) })
+}
+
 // onPostgres gives each gateway a store of its own on one database.
 func onPostgres(t *testing.T) func(*gateway.Options, func() time.Time) {
 	t.Helper()
-	url := testservices.NewPostgres(t).URL()
-	check(t, postgres.WithDB(context.Background(), url, func(ctx context.Context, db *sql.DB) error { return migrate.Up(ctx, migrate.Postgres, db) }))
+	url := testservices.PostgresLike(t, migrateUp).URL()
 	return func(o *gateway.Options, now func() time.Time) {
 		s, err := postgres.Open(context.Background(), url, postgres.Options{Now: now})
 		if err != nil {
@@ -41,7 +44,7 @@ func Test42DatabaseAway(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	db := testservices.NewPostgres(t)
-	check(t, postgres.WithDB(ctx, db.URL(), func(ctx context.Context, db *sql.DB) error { return migrate.Up(ctx, migrate.Postgres, db) }))
+	check(t, migrateUp(db.URL()))
 	open := func() *postgres.Store {
 		s, err := postgres.Open(ctx, db.URL(), postgres.Options{Timeout: time.Second})
 		check(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/policy"
 	"github.com/aether-gateway/gateway/internal/presence"
-	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,14 +90,8 @@ func (w *world) options() Options {
 func (w *world) service(t *testing.T, change func(*Options)) *Service {
 	t.Helper()
 	ctx := context.Background()
-	file, err := sqlitefile.Open(filepath.Join(t.TempDir(), "test.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := sqlitetest.Open(t, filepath.Join(t.TempDir(), "test.db"))
 	t.Cleanup(func() { _ = file.Close() })
-	if err := sqlite.Migrate(ctx, file); err != nil {
-		t.Fatal(err)
-	}
 	s, err := sqlite.Open(ctx, file, sqlite.Options{Now: w.clock})
 	if err != nil {
 		t.Fatal(err)

@@ -14,12 +14,12 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
-	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,13 +56,7 @@ func (s spaces) Check(name string) (uint32, bool) { return 0, slices.Contains(s,
 func newBench(t *testing.T, change func(*Options)) *bench {
 	t.Helper()
 	b := &bench{t: t, rules: rules{}}
-	file, err := sqlitefile.Open(filepath.Join(t.TempDir(), "aether.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sqlite.Migrate(context.Background(), file); err != nil {
-		t.Fatal(err)
-	}
+	file := sqlitetest.Open(t, filepath.Join(t.TempDir(), "aether.db"))
 	now := func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 	st, err := sqlite.Open(context.Background(), file, sqlite.Options{Now: now})
 	if err != nil {

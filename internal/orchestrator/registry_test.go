@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,14 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // newStore returns an embedded store that ends with the test.
 func newStore(t *testing.T, now func() time.Time) *sqlite.Store {
 	t.Helper()
-	file, err := sqlitefile.Open(filepath.Join(t.TempDir(), "aether.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := sqlitetest.Open(t, filepath.Join(t.TempDir(), "aether.db"))
 	t.Cleanup(func() { _ = file.Close() })
-	if err := sqlite.Migrate(context.Background(), file); err != nil {
-		t.Fatal(err)
-	}
 	s, err := sqlite.Open(context.Background(), file, sqlite.Options{Now: now})
 	if err != nil {
 		t.Fatal(err)

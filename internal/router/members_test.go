@@ -7,21 +7,15 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/acl"
-	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 )
 
 func openStore(t *testing.T) *sqlite.Store {
 	t.Helper()
-	file, err := sqlitefile.Open(filepath.Join(t.TempDir(), "gateway.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := sqlitetest.Open(t, filepath.Join(t.TempDir(), "gateway.db"))
 	t.Cleanup(func() { _ = file.Close() })
-	if err := sqlite.Migrate(context.Background(), file); err != nil {
-		t.Fatal(err)
-	}
 	s, err := sqlite.Open(context.Background(), file, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,9 @@ type cluster struct {
 	mu     sync.Mutex
 	server *process
 	serial atomic.Int64 // numbers the databases
+
+	prepare    sync.Once // see PostgresLike
+	unprepared error
 }
 
 var sharedCluster struct {
@@ -53,6 +56,31 @@ var sharedCluster struct {
 // ends, also if somebody is still connected.
 func Postgres(tb testing.TB) *Database {
 	tb.Helper()
+	return sharedDatabase(tb, sharedServer(tb), "template1")
+}
+
+// PostgresLike returns a new database as [Postgres] does, with everything in it
+// that prepare puts into an empty one. It is called for the first database only,
+// with the address of one that the others are copied from, and must leave no
+// connection; each test binary has one prepare.
+func PostgresLike(tb testing.TB, prepare func(url string) error) *Database {
+	tb.Helper()
+	c := sharedServer(tb)
+	const name = "prepared"
+	c.prepare.Do(func() {
+		if c.unprepared = c.exec("CREATE DATABASE " + name); c.unprepared == nil {
+			c.unprepared = prepare(c.url(name))
+		}
+	})
+	if c.unprepared != nil {
+		tb.Fatalf("testservices: PostgreSQL: preparing a database: %v", c.unprepared)
+	}
+	return sharedDatabase(tb, c, name)
+}
+
+// sharedServer returns the server of all tests of this binary.
+func sharedServer(tb testing.TB) *cluster {
+	tb.Helper()
 	needMain(tb)
 	sharedCluster.once.Do(func() {
 		sharedCluster.cluster, sharedCluster.err = newCluster()
@@ -63,7 +91,12 @@ func Postgres(tb testing.TB) *Database {
 	if sharedCluster.err != nil {
 		tb.Fatalf("testservices: PostgreSQL: %v", sharedCluster.err)
 	}
-	d := newDatabase(tb, sharedCluster.cluster, false)
+	return sharedCluster.cluster
+}
+
+func sharedDatabase(tb testing.TB, c *cluster, template string) *Database {
+	tb.Helper()
+	d := newDatabase(tb, c, false, template)
 	tb.Cleanup(func() {
 		if err := d.cluster.exec("DROP DATABASE IF EXISTS " + d.name + " WITH (FORCE)"); err != nil {
 			tb.Errorf("testservices: PostgreSQL: %v", err)
@@ -89,13 +122,13 @@ func NewPostgres(tb testing.TB) *Database {
 			tb.Errorf("testservices: PostgreSQL: %v", err)
 		}
 	})
-	return newDatabase(tb, c, true)
+	return newDatabase(tb, c, true, "template1")
 }
 
-func newDatabase(tb testing.TB, c *cluster, own bool) *Database {
+func newDatabase(tb testing.TB, c *cluster, own bool, template string) *Database {
 	tb.Helper()
 	d := &Database{tb: tb, cluster: c, own: own, name: fmt.Sprintf("test%d", c.serial.Add(1))}
-	if err := c.exec("CREATE DATABASE " + d.name); err != nil {
+	if err := c.exec("CREATE DATABASE " + d.name + " TEMPLATE " + template); err != nil {
 		tb.Fatalf("testservices: PostgreSQL: %v", err)
 	}
 	return d

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/aether-gateway/gateway/internal/auth"
-	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,10 +41,8 @@ func (f *faulty) APIKeyChanges(ctx context.Context, after store.Cursor, limit in
 
 func newStore(t *testing.T) *faulty {
 	t.Helper()
-	file, err := sqlitefile.Open(filepath.Join(t.TempDir(), "aether.db"))
-	check(t, err)
+	file := sqlitetest.Open(t, filepath.Join(t.TempDir(), "aether.db"))
 	t.Cleanup(func() { _ = file.Close() })
-	check(t, sqlite.Migrate(context.Background(), file))
 	s, err := sqlite.Open(context.Background(), file, sqlite.Options{})
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })

@@ -14,9 +14,9 @@ import (
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/presence/redis"
 	"github.com/aether-gateway/gateway/internal/router"
-	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/streams/embedded"
 )
@@ -162,9 +162,7 @@ func StartIn(tb testing.TB, dir string, options ...Option) *Gateway {
 
 func openEmbedded(tb testing.TB, dir string, now func() time.Time, o *gateway.Options) (closeData func()) {
 	tb.Helper()
-	file, err := sqlitefile.Open(filepath.Join(dir, "aether.db"))
-	check(tb, err)
-	check(tb, sqlite.Migrate(context.Background(), file))
+	file := sqlitetest.Open(tb, filepath.Join(dir, "aether.db"))
 	positions, err := sqlite.Open(context.Background(), file, sqlite.Options{Now: now})
 	check(tb, err)
 	if o.Placement.Partitions == 0 {

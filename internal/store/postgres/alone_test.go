@@ -63,8 +63,7 @@ func TestAlone(t *testing.T) {
 func TestAmong(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	db := testservices.Postgres(t)
-	up(t, db.URL())
+	db := withTables(t)
 	one, two := open(t, db.URL(), postgres.Options{}), open(t, db.URL(), postgres.Options{})
 	first, err := one.BeAmong(ctx)
 	if err != nil {

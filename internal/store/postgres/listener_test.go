@@ -46,8 +46,7 @@ func reads(t *testing.T, here *postgres.Store, changed <-chan struct{}, user str
 // What one gateway changes, another one is told of at once.
 func TestFeedOfAnotherGateway(t *testing.T) {
 	t.Parallel()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	here, there := open(t, url, postgres.Options{}), open(t, url, postgres.Options{})
 	changed, stop := here.Follow(store.SubjectMembers)
 	defer stop()
@@ -82,8 +81,7 @@ func endListeners(t *testing.T, url string) {
 // A change that falls into a lost connection is told of all the same.
 func TestFeedLosesItsConnection(t *testing.T) {
 	t.Parallel()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	here, there := open(t, url, postgres.Options{}), open(t, url, postgres.Options{})
 	changed, stop := here.Follow(store.SubjectMembers)
 	defer stop()
@@ -96,8 +94,7 @@ func TestFeedLosesItsConnection(t *testing.T) {
 // So is one of while the database could not be reached, when it can be again.
 func TestFeedBehindABlackHole(t *testing.T) {
 	t.Parallel()
-	db := testservices.Postgres(t)
-	up(t, db.URL())
+	db := withTables(t)
 	proxy := faultproxy.New(t, fmt.Sprintf("127.0.0.1:%d", db.Port()))
 	url := strings.Replace(db.URL(), fmt.Sprint(":", db.Port(), "/"), fmt.Sprint(":", proxy.Port(), "/"), 1)
 	here := open(t, url, postgres.Options{Timeout: time.Second})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/postgres"
-	"github.com/aether-gateway/gateway/internal/testservices"
 )
 
 // rival is another gateway's connection, in the middle of a transaction.
@@ -69,8 +68,7 @@ func (r *rival) untilBlocked(ctx context.Context, done <-chan error) error {
 func TestWaitingCallsLookAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	s := open(t, url, postgres.Options{})
 	const none = -1
 	count := func(want int64, call func() (int64, error)) func() error {
@@ -143,8 +141,7 @@ func exec(t *testing.T, url, statement string) {
 func TestEndsAndBeginningsWait(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	s := open(t, url, postgres.Options{})
 	begin := func(epoch uint64) store.Mark {
 		t.Helper()
@@ -179,8 +176,7 @@ func TestEndsAndBeginningsWait(t *testing.T) {
 func TestExpiryLooksAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	s := open(t, url, postgres.Options{})
 	if err := s.CommitClean(ctx, []store.Commit{{Identity: "i", Address: "a", Position: 7, Epoch: 1}}); err != nil {
 		t.Fatal(err)
@@ -212,8 +208,7 @@ func TestExpiryLooksAgain(t *testing.T) {
 func TestChangesBecomeVisibleInOrder(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	s := open(t, url, postgres.Options{})
 	if err := s.RuleMembership(ctx, "first", "w", store.RuledIn); err != nil {
 		t.Fatal(err)

@@ -23,12 +23,21 @@ func TestMain(m *testing.M) { os.Exit(testservices.Main(m)) }
 
 func up(t *testing.T, url string) {
 	t.Helper()
-	err := postgres.WithDB(context.Background(), url, func(ctx context.Context, db *sql.DB) error {
-		return migrate.Up(ctx, migrate.Postgres, db)
-	})
-	if err != nil {
+	if err := migrateUp(url); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func migrateUp(url string) error {
+	return postgres.WithDB(context.Background(), url, func(ctx context.Context, db *sql.DB) error {
+		return migrate.Up(ctx, migrate.Postgres, db)
+	})
+}
+
+// withTables returns a database with all tables in it.
+func withTables(t *testing.T) *testservices.Database {
+	t.Helper()
+	return testservices.PostgresLike(t, migrateUp)
 }
 
 func open(t *testing.T, url string, o postgres.Options) *postgres.Store {
@@ -44,8 +53,7 @@ func open(t *testing.T, url string, o postgres.Options) *postgres.Store {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Engine{New: func(t *testing.T, now func() time.Time) func() store.Store {
-		url := testservices.Postgres(t).URL()
-		up(t, url)
+		url := withTables(t).URL()
 		return func() store.Store { return open(t, url, postgres.Options{Now: now}) }
 	}})
 }
@@ -156,8 +164,7 @@ func closedPort(t *testing.T) string {
 func TestRefusalsKeepConnections(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	s := open(t, url, postgres.Options{MaxConns: 1})
 	rule := store.Rule{Effect: "deny", Principal: "ag::w::i::s", Action: "send", Address: "ga::w", Grammar: "strict"}
 	if _, added, err := s.AddRule(ctx, rule, 1); err != nil || !added {
@@ -310,8 +317,7 @@ func TestHangingDatabase(t *testing.T) {
 // So does one that cannot be reached any more without a word.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
-	db := testservices.Postgres(t)
-	up(t, db.URL())
+	db := withTables(t)
 	proxy := faultproxy.New(t, fmt.Sprintf("127.0.0.1:%d", db.Port()))
 	url := strings.Replace(db.URL(), fmt.Sprint(":", db.Port(), "/"), fmt.Sprint(":", proxy.Port(), "/"), 1)
 	s := openImpatient(t, url)
@@ -380,8 +386,7 @@ func TestRestartedDatabase(t *testing.T) {
 func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	url := testservices.Postgres(t).URL()
-	up(t, url)
+	url := withTables(t).URL()
 	s := open(t, url, postgres.Options{MaxConns: 1, Timeout: 500 * time.Millisecond})
 	err := postgres.WithDB(ctx, url, func(ctx context.Context, db *sql.DB) error {
 		tx, err := db.BeginTx(ctx, nil)

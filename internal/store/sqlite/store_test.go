@@ -12,6 +12,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/migrate"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 	"github.com/aether-gateway/gateway/internal/store/storetest"
 	"go.uber.org/goleak"
 )
@@ -32,6 +33,18 @@ func openFile(t *testing.T, path string) *sqlitefile.File {
 	return f
 }
 
+// openTables is openFile with all tables in the file.
+func openTables(t *testing.T, path string) *sqlitefile.File {
+	t.Helper()
+	f := sqlitetest.Open(t, path)
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Engine{New: func(t *testing.T, now func() time.Time) func() store.Store {
@@ -43,12 +56,8 @@ func TestConformance(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			file = openFile(t, path)
-			ctx := context.Background()
-			if err := sqlite.Migrate(ctx, file); err != nil {
-				t.Fatal(err)
-			}
-			s, err := sqlite.Open(ctx, file, sqlite.Options{Now: now})
+			file = openTables(t, path)
+			s, err := sqlite.Open(context.Background(), file, sqlite.Options{Now: now})
 			if err != nil {
 				t.Fatal(err)
 			}
