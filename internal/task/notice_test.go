@@ -12,9 +12,9 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/peers"
 	"github.com/aether-gateway/gateway/internal/presence/local"
-	"github.com/aether-gateway/gateway/internal/sqlitefile"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/store/sqlite"
+	"github.com/aether-gateway/gateway/internal/store/sqlite/sqlitetest"
 )
 
 // slowLog is a message path whose log takes notices, and has them when the test
@@ -54,14 +54,8 @@ func (l *slowLog) store() {
 // still is a service whose sweep does not come, so that a test makes it itself.
 func still(t *testing.T) (*Service, *slowLog) {
 	t.Helper()
-	file, err := sqlitefile.Open(filepath.Join(t.TempDir(), "aether.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := sqlitetest.Open(t, filepath.Join(t.TempDir(), "aether.db"))
 	t.Cleanup(func() { _ = file.Close() })
-	if err := sqlite.Migrate(context.Background(), file); err != nil {
-		t.Fatal(err)
-	}
 	db, err := sqlite.Open(context.Background(), file, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
