@@ -52,7 +52,7 @@ type commands struct {
 
 	Sessions  sessionsCmd  `cmd:"" help:"See who is connected, and end sessions."`
 	Tail      tailCmd      `cmd:"" help:"Watch what is stored for an address, and take nothing."`
-	Where     whereCmd     `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired, refused or skipped."`
+	Where     whereCmd     `cmd:"" help:"Say what became of a message: stored, delivered, acked, expired, refused, given up or skipped."`
 	Topics    topicsCmd    `cmd:"" help:"See how much is sent to addresses, and how much waits."`
 	Mail      mailCmd      `cmd:"" help:"See and move what waits for an identity."`
 	Dead      deadCmd      `cmd:"" name:"dead-letters" help:"See the messages that were given up, and send them again or let them go."`

@@ -65,6 +65,10 @@ func TestS8OperatorsOnTwoGateways(t *testing.T) {
 		t.Errorf("got %v", d)
 	}
 
+	found, err := opB.FindMessage(ctx, &adminv1.FindMessageRequest{MessageId: "m1"})
+	if err != nil || len(found.GetMessages()) != 1 || found.GetMessages()[0].GetState() != "given_up" {
+		t.Errorf("where it is: %v, %v", found, err)
+	}
 	sent, err := opB.ReplayDeadLetter(ctx, &adminv1.ReplayDeadLetterRequest{Position: at["1"].GetPosition()})
 	if err != nil {
 		t.Fatal(err)

@@ -44,9 +44,14 @@ type DeadLetter struct {
 type DeadLetterFilter struct {
 	// Prefix is how their address begins, Reason why they were given up.
 	Prefix, Reason string
+	// Original, if it is not nil, is the position that it had at its address.
+	Original *uint64
 }
 
 func (f *DeadLetterFilter) wants(e *aetherv1.MessageEnvelope) bool {
+	if f.Original != nil && e.GetMetadata()[deadPosition] != strconv.FormatUint(*f.Original, 10) {
+		return false
+	}
 	return strings.HasPrefix(e.GetTopic(), f.Prefix) && (f.Reason == "" || e.GetMetadata()[deadReason] == f.Reason)
 }
 

@@ -1169,8 +1169,8 @@ type MessagePlace struct {
 	MessageId string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	Source    string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Topic     string                 `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"`
-	// stored, delivered, acked, expired, refused, or skipped: an operator has passed over it,
-	// by mail skip or mail purge.
+	// stored, delivered, acked, expired, refused; skipped: an operator has passed over it, by
+	// mail skip or mail purge; given_up: it is a dead letter.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	// How often the receiver that has it open was given it.
 	Deliveries uint32 `protobuf:"varint,5,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
