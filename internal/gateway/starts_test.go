@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -64,7 +65,15 @@ func TestRow20OneStart(t *testing.T) {
 	for i := range senders {
 		g := []*gatewaytest.Gateway{c.a, c.b}[i%2]
 		all.Go(func() {
-			user := gatewaytest.MustDial(t, g.Addr, g.UserToken(fmt.Sprint("u", i), "w"), gatewaytest.UserInit(fmt.Sprint("u", i), "1"))
+			user, err := gatewaytest.Dial(t, g.Addr, g.UserToken(fmt.Sprint("u", i), "w"), gatewaytest.UserInit(fmt.Sprint("u", i), "1"))
+			// So many at once keep a busy machine from telling Redis in time that the gateway lives.
+			for deadline := time.Now().Add(patience); status.Code(err) == codes.Unavailable && time.Now().Before(deadline); {
+				user, err = gatewaytest.Dial(t, g.Addr, g.UserToken(fmt.Sprint("u", i), "w"), gatewaytest.UserInit(fmt.Sprint("u", i), "1"))
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
 			user.Send(send(echo, fmt.Sprint(i), "r"))
 			user.Receipt()
 		})
