@@ -24,6 +24,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
 	"github.com/aether-gateway/gateway/internal/tlsfile"
+	"github.com/aether-gateway/gateway/internal/tracing"
 	"github.com/aether-gateway/gateway/internal/version"
 )
 
@@ -40,6 +41,7 @@ type running struct {
 	tls      *tls.Config // of the gRPC port; nil: plain text
 	backend  *backend
 	core     atomic.Pointer[gateway.Gateway] // nil before the backend is there
+	tracer   *tracing.Tracer                 // nil: nothing is traced
 	servers  []*ops.Server
 	grpcAddr net.Addr
 	httpAddr net.Addr
@@ -85,6 +87,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 	if c.check != nil {
 		g.health.Register("jwks", c.check)
 	}
+	g.tracer = openTracer(ctx, cfg, log)
 	core := gateway.New(gateway.Options{
 		Driver: b.driver, Placement: placement(cfg), Positions: b.positions, Members: b.positions, Feed: b.positions, Rules: b.positions, MaxRules: int(cfg.Rules.Max), Verifier: c.verifier, Failures: failures(cfg), TLS: g.tls, Logger: log, Version: version.Version(),
 		Workspaces: b.positions, AutoCreate: cfg.Workspaces.AutoCreate, Credentials: b.positions,
@@ -101,7 +104,7 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
 		Limits: limitsOf(cfg), ByteQuota: int64(cfg.Limits.StoredBytesPerWorkspace), AddressQuota: int(cfg.Limits.AddressesPerWorkspace), Stored: b.positions,
-		Routes: cfg.Routes, Topics: cfg.Topics,
+		Routes: cfg.Routes, Topics: cfg.Topics, Tracer: g.tracer,
 		Keys: kv.Options{
 			Store: b.positions, Keys: cfg.Limits.KeysPerWorkspace, Bytes: int64(cfg.Limits.KeyBytesPerWorkspace), CheckpointTTL: cfg.KV.CheckpointTTL,
 		},
@@ -320,6 +323,7 @@ func (g *running) stop() {
 	if core := g.core.Load(); core != nil {
 		errs = append(errs, core.Stop(ctx))
 	}
+	errs = append(errs, g.tracer.Close(ctx))
 	for _, s := range g.servers {
 		s.Close(ctx)
 	}

@@ -132,6 +132,11 @@ type Config struct {
 			Timeout     time.Duration
 		}
 	}
+	Tracing struct {
+		// Endpoint is empty if nothing is traced.
+		Endpoint string
+		OneIn    int64
+	}
 	Topics []wiring.Topic
 	Routes []wiring.Route
 	Tasks  struct {

@@ -435,6 +435,17 @@ var table = []Key{
 		field: func(c *Config) any { return &c.GRPC.Reflection },
 	},
 	{
+		Name: "tracing.endpoint", Type: TypeURL, Schemes: []string{"http", "https"},
+		Doc: "Where spans of messages go by OpenTelemetry (OTLP over gRPC): `http://HOST:4317`, with TLS `https://`. Without it nothing is traced. " +
+			"A message's trace begins with the `traceparent` in its metadata, and goes on in that of what is delivered.",
+		field: func(c *Config) any { return &c.Tracing.Endpoint },
+	},
+	{
+		Name: "tracing.one_in", Type: TypeInt, Default: "100", Min: 1, Max: 1_000_000_000,
+		Doc:   "Of how many messages that belong to no trace one is traced. Of those that do, the ones whose trace is sampled.",
+		field: func(c *Config) any { return &c.Tracing.OneIn },
+	},
+	{
 		Name: "shutdown.timeout", Type: TypeDuration, Default: "20s", Min: int64(100 * time.Millisecond), Max: seconds(3600),
 		Doc:   "How long a shutdown may take, whatever clients do.",
 		field: func(c *Config) any { return &c.Shutdown.Timeout },

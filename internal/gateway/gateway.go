@@ -29,6 +29,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/task"
+	"github.com/aether-gateway/gateway/internal/tracing"
 	"github.com/aether-gateway/gateway/internal/trust"
 	"github.com/aether-gateway/gateway/internal/where"
 	"github.com/aether-gateway/gateway/internal/wiring"
@@ -105,6 +106,8 @@ type Options struct {
 	ByteQuota    int64
 	AddressQuota int
 	Stored       store.Stored
+	// Tracer makes spans of messages; nil: none are made. It stays the caller's.
+	Tracer *tracing.Tracer
 	// Routes are what is forwarded, Topics what is declared of addresses; none
 	// by default.
 	Routes []wiring.Route
@@ -201,7 +204,7 @@ func New(o Options) *Gateway {
 		Presence: o.Presence, Boot: o.Boot,
 		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
 		Retention: o.Retention, ByteQuota: o.ByteQuota, AddressQuota: o.AddressQuota, Stored: o.Stored,
-		Routes: o.Routes, Topics: wiring.NewTable(o.Topics),
+		Tracer: o.Tracer, Routes: o.Routes, Topics: wiring.NewTable(o.Topics),
 	})
 	g.Peers = peers.New(o.Presence, o.Logger)
 	g.Router.VoteBy(g.Peers)
@@ -227,7 +230,7 @@ func New(o Options) *Gateway {
 		Router: g.Router, Presence: o.Presence, Verifier: o.Verifier, Revocations: revocations, Failures: o.Failures, Limits: g.Limits, Logger: o.Logger, Version: o.Version, Now: o.Now,
 		AdmissionRate: o.AdmissionRate, InitTimeout: o.InitTimeout, WriteTimeout: o.WriteTimeout, HeartbeatInterval: o.HeartbeatInterval,
 		Keepalive: o.KeepaliveTime + o.KeepaliveTimeout, MaxUnacked: o.MaxUnacked, MaxWindow: o.MaxWindow,
-		QueueBytes: o.QueueBytes, Audit: g.Audit, Finder: finder, KV: g.KV,
+		QueueBytes: o.QueueBytes, Tracer: o.Tracer, Audit: g.Audit, Finder: finder, KV: g.KV,
 	})
 	var implementations admin.Implementations
 	if g.Registry != nil {

@@ -107,7 +107,10 @@ func (fd *feed) publish(b *batch, i int, m *forwarding) {
 		s.told = fd.told
 		fd.senders[name] = s
 	}
-	if err := s.publish(strconv.FormatUint(b.base+uint64(i), 10), e, nil, nil); err != nil {
+	s.span = fd.f.r.tracer.Start("aether.forward", e.Metadata)
+	err = s.publish(strconv.FormatUint(b.base+uint64(i), 10), e, nil, nil)
+	s.traced(err)
+	if err != nil {
 		b.settle(i, err)
 	}
 }

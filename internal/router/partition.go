@@ -12,6 +12,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/envelope"
 	"github.com/aether-gateway/gateway/internal/streams"
 	"github.com/aether-gateway/gateway/internal/usage"
+	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
 // partition is one partition of the log as this gateway sees it.
@@ -374,6 +375,9 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 	p.mu.Unlock()
 	for i := range items {
 		it := &items[i]
+		if it.span != nil {
+			it.span.End(failure(outcome))
+		}
 		if it.stored != nil && outcome == streams.Stored {
 			it.stored()
 		}
@@ -393,6 +397,17 @@ func (p *partition) settled(items []pending, outcome streams.Outcome) {
 	if len(absent) > 0 {
 		p.r.tellStarter(starter, absent)
 	}
+}
+
+// failure is how a span calls an outcome.
+func failure(o streams.Outcome) string {
+	switch o {
+	case streams.Stored:
+		return ""
+	case streams.NotStored:
+		return string(wireerr.Unavailable)
+	}
+	return string(wireerr.PublishFailed)
 }
 
 func (p *partition) wasUnknown(seq uint64) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/store"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/tracing"
 	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
@@ -92,6 +93,8 @@ type Options struct {
 	AddressQuota int
 	// Routes are what is forwarded; without faults (see [wiring.JudgeRoutes]).
 	Routes []wiring.Route
+	// Tracer makes spans of messages; nil: none are made.
+	Tracer *tracing.Tracer
 	// Topics says what is declared of addresses; nil: nothing.
 	Topics *wiring.Table
 	// Stored keeps how many bytes there are; nil: only what comes is counted.
@@ -129,6 +132,7 @@ type Router struct {
 	quotas         quotas
 	forwarder      *forwarder    // nil: there are no routes
 	topics         *wiring.Table // nil: nothing is declared
+	tracer         *tracing.Tracer
 	// noteValid is how long a note that was stored counts, noteTimeout how long
 	// a statement may take, noteLimit how long a send waits for a note.
 	noteValid, noteTimeout, noteLimit time.Duration
@@ -168,7 +172,7 @@ type Router struct {
 // in the background. See [Router.Ready].
 func New(o Options) *Router {
 	r := &Router{
-		driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
+		tracer: o.Tracer, driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
 		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
 		unready: o.Placement.Count() + 1, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
 		scanning: make(chan struct{}, maxScans),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/envelope"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/tracing"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
@@ -26,7 +28,8 @@ type pending struct {
 	requestID string
 	messageID string
 	seq       uint64
-	stored    func() // called when it is in the log; nil: nobody asks
+	span      *tracing.Span // nil: it is not traced
+	stored    func()        // called when it is in the log; nil: nobody asks
 }
 
 // follows says whose order a failed publish breaks (delivery rule P4).
@@ -43,13 +46,35 @@ func followsKey(p *pending) uint64 { return maphash.Comparable(hashSeed, p.key) 
 // happened then.
 func (s *Sender) Send(msg *aetherv1.SendMessage) *wireerr.Error {
 	s.r.stats.Sends.Add(1)
+	if s.r.tracer != nil {
+		s.span = s.r.tracer.Start("aether.send", msg.GetMetadata())
+	}
 	err := s.send(msg)
+	if s.span != nil {
+		s.traced(err)
+	}
 	if err != nil {
 		s.r.stats.Refused.Add(1)
 		s.r.refusals.add(s.source, msg, err)
 		err = answer{messageID: msg.GetMessageId(), topic: msg.GetTargetTopic()}.name(err)
 	}
 	return err
+}
+
+// traced ends the span of a send.
+func (s *Sender) traced(err *wireerr.Error) {
+	outcome := ""
+	if err != nil {
+		outcome = string(err.Code)
+	}
+	s.span.End(outcome)
+	s.span = nil
+}
+
+// prefixOf is the first segment of an address.
+func prefixOf(topic string) string {
+	prefix, _, _ := strings.Cut(topic, "::")
+	return prefix
 }
 
 func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
@@ -100,6 +125,9 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 // for whom it acts if that has to be looked up.
 func (s *Sender) publish(requestID string, e *envelope.Envelope, acting *acting, track *tracking) *wireerr.Error {
 	d := draft{envelope: *e, requestID: requestID, byClient: e.MessageID != "", acting: acting, track: track}
+	if s.span != nil {
+		d.envelope.Metadata, d.span = s.span.Inject(e.Metadata), s.span.Child("aether.publish")
+	}
 	if d.byClient {
 		d.id, d.digest = keyOf(s.source, e.Topic, e.MessageID), digestOf(e)
 	} else {
@@ -109,7 +137,11 @@ func (s *Sender) publish(requestID string, e *envelope.Envelope, acting *acting,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := p.submit(s, &d)
+	if s.span != nil {
+		s.span.Of(d.envelope.MessageID, prefixOf(e.Topic))
+	}
 	if err != nil {
+		d.span.End(string(err.Code))
 		d.track.giveBack(s)
 	}
 	return err
@@ -143,7 +175,7 @@ func (p *partition) accept(s *Sender, d *draft) *wireerr.Error {
 	p.scratch = e.Append(p.scratch[:0])
 	err := p.writer.Append(p.scratch, pending{
 		sender: s, key: key, id: d.id, byClient: d.byClient, silent: d.silent || tracked, tracked: tracked,
-		requestID: d.requestID, messageID: e.MessageID, seq: e.Seq,
+		requestID: d.requestID, messageID: e.MessageID, seq: e.Seq, span: d.span,
 	})
 	if err != nil {
 		if tracked {
@@ -182,6 +214,7 @@ func (p *partition) repeated(s *Sender, r *idRecord, d *draft) *wireerr.Error {
 		return wireerr.New(wireerr.InvalidArgument, "message_id has been used for another message to this address")
 	}
 	s.r.stats.Duplicates.Add(1)
+	d.span.End("")
 	if d.requestID == "" {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/streams"
+	"github.com/aether-gateway/gateway/internal/tracing"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
@@ -36,6 +37,8 @@ type Sender struct {
 	// told gets outcomes in place of the mailbox, if it is not nil; nil is stored.
 	// It must not take locks of the router.
 	told func(requestID string, err *wireerr.Error)
+	// span is that of the send that is on; nil: it is not traced.
+	span *tracing.Span
 
 	permits *tracker.Permits   // for tracked sends
 	polls   map[*poll]struct{} // whose outcomes it waits for; under the lock of polls

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/envelope"
+	"github.com/aether-gateway/gateway/internal/tracing"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
@@ -44,11 +45,12 @@ type gate struct {
 type draft struct {
 	envelope  envelope.Envelope
 	requestID string
-	byClient  bool      // the message id is the client's
-	silent    bool      // nothing is answered unless it fails
-	id        idKey     // if byClient
-	digest    uint64    // if byClient
-	track     *tracking // nil: its outcome is not decided by votes, or it has been taken over
+	byClient  bool          // the message id is the client's
+	silent    bool          // nothing is answered unless it fails
+	id        idKey         // if byClient
+	digest    uint64        // if byClient
+	span      *tracing.Span // nil: it is not traced
+	track     *tracking     // nil: its outcome is not decided by votes, or it has been taken over
 	// acting is not nil as long as it is to be decided for whom it is sent.
 	acting *acting
 }
@@ -232,6 +234,7 @@ func (p *partition) refuseLine(l *line, err *wireerr.Error) {
 }
 
 func (s *Sender) refuseHeld(d *draft, err *wireerr.Error) {
+	d.span.End(string(err.Code))
 	s.r.stats.Failed.Add(1)
 	d.track.giveBack(s)
 	s.refuse(d.requestID, answer{messageID: d.envelope.MessageID, topic: d.envelope.Topic}.name(err))

@@ -15,6 +15,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/limits"
 	"github.com/aether-gateway/gateway/internal/presence"
 	"github.com/aether-gateway/gateway/internal/router"
+	"github.com/aether-gateway/gateway/internal/tracing"
 	"github.com/aether-gateway/gateway/internal/where"
 )
 
@@ -60,6 +61,8 @@ type Options struct {
 	Orchestration Orchestration
 	// Workers knows who works on which task; nil: there are no tasks.
 	Workers Workers
+	// Tracer makes spans of messages; nil: none are made.
+	Tracer *tracing.Tracer
 	// Finder answers where a message is; nil: that is not supported.
 	Finder *where.Finder
 	// Grants keeps who may act for whom; nil: nobody does.

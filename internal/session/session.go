@@ -477,6 +477,7 @@ func (s *Session) send(b *delivery.Batch, flushing bool) error {
 		if err := s.deliver(frame, flushing); err != nil {
 			return err
 		}
+		s.m.o.Tracer.Delivered(frame)
 	}
 	s.work.wrote()
 	s.box.Written(b, s.m.running.Load())
