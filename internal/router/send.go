@@ -110,7 +110,7 @@ func (s *Sender) send(msg *aetherv1.SendMessage) *wireerr.Error {
 		return wireerr.New(wireerr.NotFound, "%s", NoWorkspace(name))
 	}
 	e.Era = era
-	track, refused := trackingOf(msg, to)
+	track, refused := s.r.trackingOf(msg, to)
 	if refused != nil {
 		return refused
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery/tracker"
 	"github.com/aether-gateway/gateway/internal/wireerr"
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 const (
@@ -44,10 +45,24 @@ func modeOf(wire uint8) tracker.Mode {
 	return 0
 }
 
-// trackingOf reads what a send asks for; nil: nothing that needs votes.
-func trackingOf(msg *aetherv1.SendMessage, to address.Address) (*tracking, *wireerr.Error) {
+// trackingOf reads what a send asks for; nil: nothing that needs votes. Who asks
+// for tracking without a mode gets what is declared of the address.
+func (r *Router) trackingOf(msg *aetherv1.SendMessage, to address.Address) (*tracking, *wireerr.Error) {
+	if msg.GetTracking() == nil {
+		return nil, nil
+	}
+	mode, timeout := msg.GetTracking().GetMode(), defaultTrackTimeout
+	if d := r.topics.Of(to); d != nil {
+		timeout = d.Ack.Timeout
+		if mode == aetherv1.TrackingMode_TRACKING_MODE_UNSPECIFIED && d.Ack.Tracking == wiring.Auto {
+			mode = aetherv1.TrackingMode_TRACKING_MODE_FIRST
+			if d.Ack.Mode == wiring.All {
+				mode = aetherv1.TrackingMode_TRACKING_MODE_ALL
+			}
+		}
+	}
 	t := &tracking{kind: to.Mode()}
-	switch mode := msg.GetTracking().GetMode(); mode {
+	switch mode {
 	case aetherv1.TrackingMode_TRACKING_MODE_UNSPECIFIED, aetherv1.TrackingMode_TRACKING_MODE_STORED:
 		return nil, nil
 	case aetherv1.TrackingMode_TRACKING_MODE_FIRST:
@@ -65,9 +80,9 @@ func trackingOf(msg *aetherv1.SendMessage, to address.Address) (*tracking, *wire
 	}
 	switch ms := msg.GetTracking().GetTimeoutMs(); {
 	case ms == 0:
-		t.timeout = defaultTrackTimeout
+		t.timeout = timeout
 	case ms < 0 || ms > maxTrackTimeout.Milliseconds():
-		return nil, wireerr.New(wireerr.InvalidArgument, "a tracking timeout has 1 ms to %s; 0 is %s", maxTrackTimeout, defaultTrackTimeout).
+		return nil, wireerr.New(wireerr.InvalidArgument, "a tracking timeout has 1 ms to %s; 0 is %s", maxTrackTimeout, timeout).
 			With("limit", strconv.FormatInt(maxTrackTimeout.Milliseconds(), 10))
 	default:
 		t.timeout = time.Duration(ms) * time.Millisecond
