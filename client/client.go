@@ -22,6 +22,7 @@ type Client struct {
 	calls    *calls
 	follows  follows
 	notices  *notices
+	filters  *filterList
 
 	requestSeq atomic.Uint64
 	handlers   sync.WaitGroup
@@ -78,6 +79,7 @@ func newClient(opts Options) (*Client, error) {
 		opts:       opts,
 		workspace:  opts.Workspace,
 		notices:    newNotices(opts.OnNotice),
+		filters:    newFilterList(opts.Filters),
 		leave:      make(chan struct{}),
 		done:       make(chan struct{}),
 		configured: make(chan struct{}),

@@ -170,6 +170,9 @@ func fromStatus(err error) *Error {
 		e.Code, e.Retryable, e.terminal = CodePermissionDenied, false, true
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:
 		e.Code, e.Retryable, e.terminal = CodeInvalidArgument, false, true
+		if text, ok := strings.CutPrefix(e.Message, string(CodeInvalidFilter)+": "); ok {
+			e.Code, e.Message = CodeInvalidFilter, text
+		}
 	case codes.Unimplemented, codes.NotFound:
 		e.Retryable, e.terminal = false, true
 		e.Message = "no gateway at this address: " + s.Message()

@@ -103,6 +103,9 @@ func (l *link) handshake(ctx context.Context, init *aetherv1.InitConnection) err
 				return l.failure(l.ctx.Err())
 			}
 			l.session = newSession(l.c.opts.Identity, f.ConnectionAck)
+			if !l.session.Extended && len(init.GetDelivery().GetFilters()) > 0 {
+				return noFilters() // it would deliver what is not wanted
+			}
 			l.began = time.Now()
 			return nil
 		default:
@@ -191,7 +194,7 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		c.sends.stored(f.Receipt)
 	case *aetherv1.DownstreamMessage_Error:
 		e := fromResponse(f.Error)
-		if id := f.Error.GetRequestId(); !c.sends.refuse(id, e) && !c.calls.refused(id, e) && !l.renewals.refused(e) && !l.switches.refused(e) {
+		if id := f.Error.GetRequestId(); !c.sends.refuse(id, e) && !c.calls.refused(id, e) && !l.renewals.refused(e) && !l.switches.refused(e) && !l.c.filters.take(l, e) {
 			// It has no request id; what names it is in the details, if anything.
 			e.To, e.MessageID = e.Details["topic"], e.Details["message_id"]
 			c.notices.put(Refused{Err: e})

@@ -113,6 +113,9 @@ type Options struct {
 	// acknowledged, wait for the handler; 0 means DefaultSharedBuffer. When it is
 	// full the oldest are dropped and a Gap is reported.
 	SharedBuffer int
+	// Filters say which broadcasts, events and metrics are wanted; without any, all
+	// are. [Client.SetFilters] changes them.
+	Filters []Filter
 	// Echo: also deliver this client's own broadcasts.
 	Echo bool
 	// DedupeWindow is how many processed messages are remembered to recognise a
@@ -205,6 +208,9 @@ func (o *Options) fill() error {
 	}
 	if o.Workspace != "" && o.Identity.kind != kindUser && o.Identity.kind != kindNone {
 		bad("Workspace is for users; the workspace of %s is part of its Identity", o.Identity)
+	}
+	if err := checkFilters(o.Filters); err != nil {
+		errs = append(errs, err)
 	}
 	if o.ExplicitAcks && o.Handler == nil {
 		bad("ExplicitAcks needs a Handler; without one acks are always explicit")

@@ -222,6 +222,7 @@ func (c *Client) init(credential map[string]string, resume string) *aetherv1.Ini
 		ClientSdk: "aether-go", ClientVersion: c.opts.Name, ClientBuildInfo: buildInfo(),
 		Delivery: &aetherv1.DeliveryOptions{
 			AckMode: aetherv1.AckMode_ACK_MODE_CLIENT, MaxUnacked: uint32(c.opts.MaxUnacked), Echo: c.opts.Echo,
+			Filters: c.filters.proto(),
 		},
 	}
 	c.opts.Identity.claim(init)
