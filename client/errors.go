@@ -37,7 +37,8 @@ const (
 	CodeNotFound         Code = "ERR_NOT_FOUND"
 	CodeSwitchFailed     Code = "ERR_WORKSPACE_SWITCH_FAILED"
 
-	codeKV Code = "KV_ERROR"
+	codeKV             Code = "KV_ERROR"
+	codeNotImplemented Code = "ERR_NOT_IMPLEMENTED"
 
 	// CodeDuplicateIdentity: another session holds this identity.
 	CodeDuplicateIdentity Code = "CLIENT_DUPLICATE_IDENTITY"
@@ -176,6 +177,9 @@ func fromStatus(err error) *Error {
 	case codes.Unimplemented, codes.NotFound:
 		e.Retryable, e.terminal = false, true
 		e.Message = "no gateway at this address: " + s.Message()
+		if text, ok := strings.CutPrefix(s.Message(), string(codeNotImplemented)+": "); ok {
+			e.Code, e.Message = codeNotImplemented, text
+		}
 	case codes.Aborted: // superseded by a session that resumed this one (delivery rule L5)
 		e.Code, e.Retryable, e.terminal = CodeDisconnected, false, true
 	case codes.AlreadyExists:

@@ -26,7 +26,7 @@ type Filter struct {
 	// everything.
 	Subjects []string
 	// Fair asks for turns between senders, so that one that floods does not keep
-	// the others back.
+	// the others back. A gateway that has none refuses it.
 	Fair bool
 }
 

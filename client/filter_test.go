@@ -64,10 +64,12 @@ func ExampleClient_SetFilters() {
 // A session after a break has the filters that were accepted last.
 func TestFilters(t *testing.T) {
 	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	first := gatewaytest.Start(t)
 	second := gatewaytest.Start(t)
 	bad := client.Options{Addr: first.Addr, Token: first.AgentToken("w", "i"), Identity: client.Agent("w", "i", "bad"), Filters: []client.Filter{{Kind: "ag"}}}
-	if _, err := client.Connect(t.Context(), bad); client.CodeOf(err) != client.CodeInvalidFilter {
+	if _, err := client.Connect(ctx, bad); client.CodeOf(err) != client.CodeInvalidFilter {
 		t.Fatalf("got %v", err)
 	}
 	notices := make(chan client.Notice, 100)
@@ -75,32 +77,37 @@ func TestFilters(t *testing.T) {
 		Addr: first.Addr, Others: []string{second.Addr}, Token: first.AgentToken("w", "i"), Identity: client.Agent("w", "i", "1"),
 		Filters: []client.Filter{{Kind: "ga", Subjects: []string{"a"}}}, OnNotice: func(n client.Notice) { notices <- n },
 	})
-	if err := desk.SetFilters(t.Context(), client.Filter{Kind: "ga", Subjects: []string{"b"}}); err != nil {
+	if err := desk.SetFilters(ctx, client.Filter{Kind: "ga", Subjects: []string{"b"}}); err != nil {
 		t.Fatal(err)
 	}
 	for want, f := range map[client.Code]client.Filter{
 		client.CodeInvalidFilter:    {Kind: "ga", Subjects: []string{"#.a"}},
 		client.CodePermissionDenied: {Kind: "tb"},
 	} {
-		if err := desk.SetFilters(t.Context(), client.Filter{Kind: "ga"}, f); client.CodeOf(err) != want {
+		if err := desk.SetFilters(ctx, client.Filter{Kind: "ga"}, f); client.CodeOf(err) != want {
 			t.Errorf("%v: %v", f, err)
 		}
 	}
-	if err := desk.SetFilters(t.Context(), client.Filter{Kind: "\xff"}); client.CodeOf(err) != client.CodeInvalidFilter {
+	if err := desk.SetFilters(ctx, client.Filter{Kind: "\xff"}); client.CodeOf(err) != client.CodeInvalidFilter {
 		t.Errorf("no text: %v", err)
 	}
 	first.Stop()
 	for connected := 0; connected < 2; {
-		switch n := (<-notices).(type) {
-		case client.Connected:
-			connected++
-		case client.Refused:
-			t.Errorf("told twice: %v", n)
+		select {
+		case n := <-notices:
+			switch n := n.(type) {
+			case client.Connected:
+				connected++
+			case client.Refused:
+				t.Errorf("told twice: %v", n)
+			}
+		case <-ctx.Done():
+			t.Fatal("the client does not come back")
 		}
 	}
 	from := connect(t, client.Options{Addr: second.Addr, Token: second.AgentToken("w", "i"), Identity: client.Agent("w", "i", "2")})
 	for _, subject := range []string{"a", "", "b"} {
-		if _, err := from.Send(t.Context(), "ga::w", []byte(subject), client.WithSubject(subject)); err != nil {
+		if _, err := from.Send(ctx, "ga::w", []byte(subject), client.WithSubject(subject)); err != nil {
 			t.Fatal(err)
 		}
 	}

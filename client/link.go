@@ -222,6 +222,8 @@ func (l *link) dispatch(frame *aetherv1.DownstreamMessage) error {
 		l.answer(f.TaskOp.GetRequestId(), frame)
 	case *aetherv1.DownstreamMessage_TaskSubscriptionResponse:
 		l.answer(f.TaskSubscriptionResponse.GetClientRequestId(), frame)
+	case *aetherv1.DownstreamMessage_ConnectionStatusResponse:
+		l.answer(f.ConnectionStatusResponse.GetRequestId(), frame)
 	case *aetherv1.DownstreamMessage_TaskEvent:
 		l.taskEvent(f.TaskEvent, frame)
 	case *aetherv1.DownstreamMessage_TaskAssignment:
