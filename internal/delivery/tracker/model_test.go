@@ -47,7 +47,8 @@ type model struct {
 	now     int64
 	sends   []*plain // tag = index
 	open    []int
-	members []tracker.Member // by number; 0: has left
+	members []tracker.Member // by seat; 0: has left
+	numbers []int            // of who is, or was, in a seat; never used twice
 	got     map[int]tracker.Outcome
 	limit   int
 }
@@ -66,6 +67,7 @@ func check(make func(decided func(int, tracker.Outcome)) subject, seed uint64, s
 	})
 	m.s.Advance(m.now)
 	for range 6 {
+		m.numbers = append(m.numbers, len(m.members))
 		m.members = append(m.members, m.s.Join())
 	}
 	for i := range steps {
@@ -145,21 +147,17 @@ func (m *model) step() error {
 		n := m.rng.IntN(len(m.members))
 		if m.members[n] == 0 {
 			m.members[n] = m.s.Join()
+			m.numbers[n] += len(m.numbers)
 			return nil
 		}
 		for _, tag := range m.open {
 			p := m.sends[tag]
-			if i := slices.Index(p.members, n); i >= 0 && !p.voted[i] {
+			if i := slices.Index(p.members, m.numbers[n]); i >= 0 && !p.voted[i] {
 				p.gone(i, "left")
 			}
 		}
 		m.s.Leave(m.members[n], "left")
 		m.members[n] = 0
-		for _, p := range m.sends { // another takes the number
-			if i := slices.Index(p.members, n); i >= 0 {
-				p.members[i] = -1
-			}
-		}
 	case k < 84:
 		if len(m.open) > 0 {
 			p := m.sends[m.open[m.rng.IntN(len(m.open))]]
@@ -215,7 +213,7 @@ func (m *model) elect(p *plain) {
 	var set []tracker.Member
 	for n, member := range m.members {
 		if member != 0 && m.rng.IntN(3) > 0 {
-			p.members = append(p.members, n)
+			p.members = append(p.members, m.numbers[n])
 			set = append(set, member)
 		}
 	}
