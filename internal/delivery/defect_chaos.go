@@ -84,7 +84,7 @@ func (m *Mailbox) tamper(in *Inbox, v *envelope.View, r record) (id uint64, done
 			if other != m && !other.closed {
 				defect.due = false
 				frame := v.AppendFrame(nil, envelope.Delivery{Position: d.Position, Known: d.Known})
-				go other.Shared(&Topic{Name: string(v.Topic)}, frame) // not under two mailboxes' locks
+				go other.Reply(frame) // not under two mailboxes' locks
 				break
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/delivery/ring"
 	"github.com/aether-gateway/gateway/internal/envelope"
 )
 
@@ -114,10 +115,22 @@ func TestControlGoesFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t, delivery.Options{Mode: delivery.Client})
 	b.stored("m", 0)
-	b.box.Shared(&delivery.Topic{Name: "ga::w"}, sharedFrame("s"))
+	publish := b.follow(0)
+	publish("s")
 	b.box.Reply(control("reply"))
 	b.box.Urgent(control("urgent"))
-	b.want(b.take(), "#urgent #reply s m")
+	b.want(b.take(), "#urgent #reply m s")
+}
+
+// follow has the mailbox follow a ring of so many bytes, and returns what
+// publishes in it.
+func (b *bench) follow(bytes int) (publish func(text string)) {
+	r := delivery.NewRing(0, bytes, nil)
+	b.box.NewCursor("ga::w").Follow(r, ring.Join{Class: ring.Every})
+	return func(text string) {
+		f := sharedFrame(text)
+		r.Publish(ring.Message[delivery.Shared]{Item: delivery.Shared{Frame: f}, Size: len(f)})
+	}
 }
 
 func sharedFrame(text string) []byte {
@@ -130,9 +143,9 @@ func sharedFrame(text string) []byte {
 func TestNoLaneStarves(t *testing.T) {
 	t.Parallel()
 	b := setup(t, delivery.Options{Mode: delivery.Client})
-	topic := &delivery.Topic{Name: "ga::w"}
+	publish := b.follow(0)
 	for range 500 {
-		b.box.Shared(topic, sharedFrame("s"))
+		publish("s")
 		b.box.Reply(control("r"))
 	}
 	b.stored("m", 0)
@@ -163,13 +176,13 @@ func TestControlOverflow(t *testing.T) {
 func TestSharedDropsOldest(t *testing.T) {
 	t.Parallel()
 	size := len(sharedFrame("0"))
-	b := setup(t, delivery.Options{QueueBytes: 3 * size})
-	topic := &delivery.Topic{Name: "ga::w"}
+	b := setup(t, delivery.Options{})
+	publish := b.follow(3 * size)
 	for i := range 7 {
-		b.box.Shared(topic, sharedFrame(fmt.Sprint(i)))
+		publish(fmt.Sprint(i))
 	}
 	b.want(b.take(), "gap ga::w 4 4 5 6")
-	b.box.Shared(topic, sharedFrame("7"))
+	publish("7")
 	b.want(b.take(), "7")
 }
 

@@ -23,12 +23,15 @@ type Options struct {
 	// MaxUnacked is how many tracked deliveries may be out and not
 	// acknowledged in Client mode; default 256.
 	MaxUnacked int
-	// QueueBytes is how much may wait in each of the two data lanes; a single
-	// larger frame passes an empty lane. Default 1 MiB.
+	// QueueBytes is how much may wait of tracked deliveries; a single larger
+	// frame passes an empty lane. Default 1 MiB.
 	QueueBytes int
 	// ControlBytes is how much may wait of receipts and errors before the
 	// client counts as one that does not read; default 8 MiB.
 	ControlBytes int
+	// Lagged, if set, is told of a topic whose slow readers are to be ended, once
+	// the session is one. It is called with a ring's lock held, and must not wait.
+	Lagged func(topic string)
 }
 
 const (
@@ -69,11 +72,11 @@ type Mailbox struct {
 	asleep bool
 	// Urgent frames (errors, signals, heartbeats) go first, then replies
 	// (receipts), then deliveries. The first two end the session when they
-	// overflow, a shared delivery drops the oldest, a tracked one is left in
-	// the log.
-	urgent, replies, shared, tracked lane
-	sharedTopics                     queue[sharedFrame] // of the frames that wait in shared, oldest first
-	lagged                           []*Topic           // topics with frames dropped and not told yet
+	// overflow; a tracked delivery is left in the log.
+	urgent, replies, tracked lane
+	// ready are the cursors that have something, in the order in which they get
+	// their turn; each stands in it once at most.
+	ready queue[*Cursor]
 
 	ledger  ledger
 	votes   votes
@@ -84,19 +87,6 @@ type Mailbox struct {
 	hungry  []*Inbox // inboxes that nobody feeds, until there is room
 
 	written uint64 // bytes given to the stream, for Auto mode
-}
-
-// Topic is a shared subscription of one session, as far as losses of it are
-// counted.
-type Topic struct {
-	Name           string
-	dropped, bytes uint64
-}
-
-// sharedFrame is what a frame of a topic belongs to.
-type sharedFrame struct {
-	topic  *Topic
-	ballot Ballot
 }
 
 // Gap is what a slow reader lost of a shared topic.
@@ -155,57 +145,6 @@ func (m *Mailbox) push(l *lane, frame []byte) bool {
 	l.pushFrame(frame)
 	m.signal()
 	return true
-}
-
-// Shared queues a frame of a topic that is not tracked. If the reader is too
-// slow, the oldest go, counted by topic.
-func (m *Mailbox) Shared(t *Topic, frame []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.share(t, frame, Ballot{})
-}
-
-func (m *Mailbox) share(t *Topic, frame []byte, b Ballot) bool {
-	if m.closed || m.deaf {
-		return false
-	}
-	for m.shared.frames > 0 &&
-		(m.shared.bytes+len(frame) > m.opts.QueueBytes || m.shared.frames >= maxQueueFrames) {
-		m.dropOldest()
-	}
-	m.shared.pushFrame(frame)
-	m.sharedTopics.push(sharedFrame{t, b})
-	m.signal()
-	return true
-}
-
-// Turn drops all that waits of shared topics, also the losses of them that have
-// not been told, and queues a frame that goes before whatever comes now; nil
-// queues none. It reports false if the client reads so little that it must be
-// ended.
-func (m *Mailbox) Turn(frame []byte) bool {
-	m.mu.Lock()
-	m.shared.clear()
-	m.sharedTopics.clear()
-	for _, t := range m.lagged {
-		t.dropped, t.bytes = 0, 0
-	}
-	m.lagged = m.lagged[:0]
-	m.mu.Unlock()
-	return frame == nil || m.Urgent(frame)
-}
-
-func (m *Mailbox) dropOldest() {
-	old, _, _ := m.shared.pop(nil)
-	f := *m.sharedTopics.at(0)
-	m.sharedTopics.drop(1)
-	f.ballot.Cast(VoteGone, reasonLagged)
-	t := f.topic
-	if t.dropped == 0 {
-		m.lagged = append(m.lagged, t)
-	}
-	t.dropped++
-	t.bytes += uint64(len(old))
 }
 
 // room reports whether a tracked frame fits.
@@ -274,10 +213,9 @@ func (m *Mailbox) queue(in *Inbox, v *envelope.View, position int64, attempts ui
 func (m *Mailbox) OnlyAnswers() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.shared.clear()
 	m.tracked.clear()
-	m.sharedTopics.clear()
-	m.lagged, m.hungry = nil, nil
+	m.ready.clear()
+	m.hungry = nil
 	m.deaf = true
 }
 
@@ -289,10 +227,9 @@ func (m *Mailbox) Close() {
 	m.closed = true
 	m.urgent.clear()
 	m.replies.clear()
-	m.shared.clear()
 	m.tracked.clear()
-	m.sharedTopics.clear()
-	m.lagged, m.hungry = nil, nil
+	m.ready.clear()
+	m.hungry = nil
 	m.asleep = true
 	m.signal()
 }

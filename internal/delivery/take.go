@@ -12,6 +12,8 @@ type Batch struct {
 	bytes   int      // of Frames
 	votes   []Ballot // of shared frames, to be cast when they are written
 	retired []*chunk
+	cursors []*Cursor // whose turn it is
+	shared  []Shared  // scratch
 	taken   []takenDelivery
 }
 
@@ -40,28 +42,84 @@ func (b *Batch) reset() {
 // If not, the pump waits for [Mailbox.Wake].
 func (m *Mailbox) Take(b *Batch) bool {
 	b.reset()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	for {
+		m.mu.Lock()
+		m.takeOwn(b)
+		if len(b.cursors) == 0 {
+			took := len(b.Frames) > 0 || len(b.Gaps) > 0 || len(b.Feed) > 0
+			m.asleep = !took
+			m.mu.Unlock()
+			return took
+		}
+		m.mu.Unlock()
+		// Without the lock: a ring holds its own while it wakes its readers.
+		m.takeCursors(b)
+		if len(b.Frames) > 0 || len(b.Gaps) > 0 || len(b.Feed) > 0 {
+			return true
+		}
+	}
+}
+
+// takeOwn takes what waits in the mailbox itself, and the cursors that have
+// something: what they are given from here on does not overtake an urgent frame
+// that comes now. The lock is held.
+func (m *Mailbox) takeOwn(b *Batch) {
 	// A lane that is always full must not keep the next from its turn: while
-	// others wait, answers get half of the batch, shared deliveries half of
-	// the rest.
+	// others wait, answers get half of the batch, tracked deliveries half of the
+	// rest.
 	share := 1
-	if m.shared.frames+m.tracked.frames > 0 {
+	if m.tracked.frames > 0 || m.ready.len() > 0 {
 		share = 2
 	}
 	b.takeAll(&m.urgent, 1)
 	b.takeAll(&m.replies, share)
-	if share = 1; m.tracked.frames > 0 {
+	if share = 1; m.ready.len() > 0 {
 		share = 2
 	}
-	m.takeShared(b, share)
-	m.takeTracked(b)
+	m.takeTracked(b, share)
 	m.takeHungry(b)
-	if len(b.Frames) == 0 && len(b.Gaps) == 0 && len(b.Feed) == 0 {
-		m.asleep = true
-		return false
+	for m.ready.len() > 0 && len(b.cursors) < batchFrames {
+		c := *m.ready.at(0)
+		m.ready.drop(1)
+		c.ready = false
+		b.cursors = append(b.cursors, c)
 	}
-	return true
+}
+
+// takeCursors takes from the cursors of b, each an equal share of what is left.
+func (m *Mailbox) takeCursors(b *Batch) {
+	for i, c := range b.cursors {
+		frames, bytes := b.room(len(b.cursors) - i)
+		more := true
+		if frames > 0 && bytes > 0 {
+			var gap Gap
+			b.shared, gap, more = c.read(b.shared[:0], frames, bytes)
+			if gap.Dropped > 0 {
+				b.Gaps = append(b.Gaps, gap)
+			}
+			m.takeShared(b, c)
+		}
+		if more {
+			c.wake()
+		}
+	}
+	clear(b.cursors)
+	clear(b.shared)
+	b.cursors, b.shared = b.cursors[:0], b.shared[:0]
+}
+
+// takeShared puts the frames that a cursor gave into the batch.
+func (m *Mailbox) takeShared(b *Batch, c *Cursor) {
+	for i := range b.shared {
+		s := &b.shared[i]
+		b.Frames = append(b.Frames, s.Frame)
+		b.bytes += len(s.Frame)
+		if ballot := s.Ballots[c]; ballot.Box != nil {
+			m.mu.Lock()
+			m.takeVoted(b, ballot)
+			m.mu.Unlock()
+		}
+	}
 }
 
 // room says how many frames and bytes make up a share of what is left of the
@@ -84,23 +142,9 @@ func (b *Batch) pop(l *lane) int {
 	return len(frame)
 }
 
-func (m *Mailbox) takeShared(b *Batch, share int) {
-	for _, t := range m.lagged {
-		b.Gaps = append(b.Gaps, Gap{Topic: t.Name, Dropped: t.dropped, Bytes: t.bytes})
-		t.dropped, t.bytes = 0, 0
-	}
-	m.lagged = m.lagged[:0]
-	for frames, bytes := b.room(share); m.shared.frames > 0 && frames > 0 && bytes > 0; frames-- {
-		ballot := m.sharedTopics.at(0).ballot
-		m.sharedTopics.drop(1)
-		bytes -= b.pop(&m.shared)
-		m.takeVoted(b, ballot)
-	}
-}
-
 // takeTracked lets tracked deliveries out as far as the window reaches.
-func (m *Mailbox) takeTracked(b *Batch) {
-	for frames, bytes := b.room(1); m.tracked.frames > 0 && frames > 0 && bytes > 0; frames-- {
+func (m *Mailbox) takeTracked(b *Batch, share int) {
+	for frames, bytes := b.room(share); m.tracked.frames > 0 && frames > 0 && bytes > 0; frames-- {
 		if m.opts.Mode == Client && m.unacked >= m.opts.MaxUnacked {
 			return
 		}

@@ -97,7 +97,7 @@ func (m *routes) openRoute(t *testing.T, s step) {
 			o.Scope = route.Scope{Principal: []byte(p.(string)), AndSystem: kind == "principal_or_system"}
 		}
 	}
-	r := &openRoute{Route: route.New[routed](o), pattern: pattern, gate: s.str("gate")}
+	r := &openRoute{Route: route.New[routed](o, nil), pattern: pattern, gate: s.str("gate")}
 	m.open[s.str("route")] = r
 }
 

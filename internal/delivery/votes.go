@@ -98,15 +98,6 @@ func behind(id, ahead uint64) uint64 {
 	return id - ahead
 }
 
-// Voted queues a frame of a topic like [Mailbox.Shared]; its receiver has a vote.
-// Whoever loses the frame for being slow is gone. It reports false if the
-// mailbox takes no deliveries any more.
-func (m *Mailbox) Voted(t *Topic, frame []byte, b Ballot) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.share(t, frame, b)
-}
-
 // takeVoted completes the last frame of a batch, a shared one with a vote.
 func (m *Mailbox) takeVoted(b *Batch, ballot Ballot) {
 	switch {

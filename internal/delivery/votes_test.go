@@ -9,6 +9,7 @@ import (
 
 	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/delivery/ring"
 	"github.com/aether-gateway/gateway/internal/envelope"
 )
 
@@ -32,14 +33,20 @@ type voting struct {
 	t     *testing.T
 	box   *delivery.Mailbox
 	in    *delivery.Inbox
-	topic delivery.Topic
+	ring  *delivery.Ring
+	topic *delivery.Cursor
 	urn   urn
 	next  uint64
 	batch delivery.Batch
 }
 
+// ringBytes is room for a few frames.
+const ringBytes = 200
+
 func newVoting(t *testing.T, o delivery.Options) *voting {
-	v := &voting{t: t, box: delivery.NewMailbox(o), topic: delivery.Topic{Name: "ga::w"}}
+	v := &voting{t: t, box: delivery.NewMailbox(o), ring: delivery.NewRing(0, ringBytes, nil)}
+	v.topic = v.box.NewCursor("ga::w")
+	v.topic.Follow(v.ring, ring.Join{Class: ring.Every})
 	v.in = v.box.NewInbox("ag::w::i::s", "ag::w::i::s", 0, false)
 	v.in.Feed(delivery.FedByTail)
 	v.in.Ballot = func(m *envelope.View) delivery.Ballot { return delivery.Ballot{Box: &v.urn, ID: m.Seq} }
@@ -68,11 +75,11 @@ func (v *voting) own(tracked bool) uint64 {
 
 func (v *voting) share(tracked bool) uint64 {
 	m := v.view("ga::w", tracked)
-	b := delivery.Ballot{}
+	shared := delivery.Shared{Frame: m.AppendFrame(nil, envelope.Delivery{})}
 	if tracked {
-		b = delivery.Ballot{Box: &v.urn, ID: v.next}
+		shared.Ballots = map[*delivery.Cursor]delivery.Ballot{v.topic: {Box: &v.urn, ID: v.next}}
 	}
-	v.box.Voted(&v.topic, m.AppendFrame(nil, envelope.Delivery{}), b)
+	v.ring.Publish(ring.Message[delivery.Shared]{Item: shared, Size: len(shared.Frame), Tracked: tracked})
 	return v.next
 }
 
@@ -102,14 +109,14 @@ func TestIdsOverBothLanes(t *testing.T) {
 	v.own(true)
 	v.share(false)
 	v.share(true)
-	if got, want := v.take(), []string{"2:1", "4:0", "5:2", "1:3", "3:4"}; !slices.Equal(got, want) {
+	if got, want := v.take(), []string{"1:1", "3:2", "2:3", "4:0", "5:4"}; !slices.Equal(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 	v.own(true)
 	if got, want := v.take(), []string{"6:5"}; !slices.Equal(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
-	if _, err := v.box.Nack(2, true, "no"); err != nil {
+	if _, err := v.box.Nack(4, true, "no"); err != nil {
 		t.Fatal(err)
 	}
 	v.urn.has(t, "5 nack no")
@@ -184,10 +191,6 @@ func TestAutoVotesWhenWritten(t *testing.T) {
 		}
 	}
 	v.urn.has(t, "3 gone lagged")
-	v.box.Close()
-	if v.box.Voted(&v.topic, nil, delivery.Ballot{Box: &v.urn}) {
-		t.Error("a closed mailbox takes a delivery")
-	}
 }
 
 // A worker's nack with requeue is no vote: another may do the work.

@@ -34,7 +34,7 @@ type booth struct {
 // those of a shared address: they are the members of the part of the poll that is
 // held here, as they are at the message's place in the order. t is nil if nobody
 // listens. The partition's lock is held.
-func (p *partition) canvass(v *envelope.View, t *target) {
+func (p *partition) canvass(v *envelope.View, t *target, position uint64) {
 	to, err := address.Parse(string(v.Topic))
 	mode := modeOf(v.Tracking)
 	if err != nil || mode == 0 {
@@ -48,20 +48,16 @@ func (p *partition) canvass(v *envelope.View, t *target) {
 			voters = t.topic.voters
 		}
 		votes := p.r.polls.hold(at, mode, v.UntilMS, voters)
+		if len(voters) == 0 {
+			break
+		}
+		ballots := make(map[*delivery.Cursor]delivery.Ballot, len(voters))
 		for i, l := range voters {
-			b := delivery.Ballot{Box: p.r.polls, ID: uint64(votes[i])}
-			if !l.box.Voted(&l.topic, t.topic.frame, b) {
-				p.r.polls.Vote(b.ID, delivery.VoteGone, reasonLeft)
-			}
-			p.r.stats.Shared.Add(1)
+			ballots[l.cursor] = delivery.Ballot{Box: p.r.polls, ID: uint64(votes[i])}
 		}
-		if len(voters) > 0 {
-			clear(voters)
-			t.topic.voters = voters[:0]
-			if cap(t.topic.frame) > 64<<10 {
-				t.topic.frame = nil
-			}
-		}
+		t.topic.vote(v, position, ballots, p.r)
+		clear(voters)
+		t.topic.voters = voters[:0]
 	case address.Workers:
 		n := 0
 		if t != nil && t.workers != nil {

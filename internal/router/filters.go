@@ -22,8 +22,6 @@ const (
 	// maxSubscriptions bounds the entries of a request; each kind of address may
 	// stand in several.
 	maxSubscriptions = 256
-	// fairSupported says whether a subscription may ask for turns between senders.
-	fairSupported = false
 )
 
 // filterable are the kinds of addresses of which a session may take a part.
@@ -138,8 +136,6 @@ func checkFair(kind address.Prefix, fair bool) *wireerr.Error {
 		return nil
 	case kind == address.PrefixEvent || kind == address.PrefixTaskBroadcast:
 		return invalidFilter("fair is not for addresses of kind %s", kind)
-	case !fairSupported:
-		return wireerr.New(wireerr.NotImplemented, "fair subscriptions are not supported")
 	}
 	return nil
 }
@@ -204,7 +200,7 @@ func (p *partition) unwanted(f *subject.Filter) func(*envelope.View) bool {
 func (s *Subscription) Filter(f *Filters) {
 	s.reads.Filters = f
 	for _, l := range s.listens {
-		l.p.refilter(l.l, f.of(l.l.topic.Name))
+		l.p.refilter(l.l, f)
 	}
 	for _, in := range s.inboxes {
 		in.Narrow(in.p.unwanted(f.of(in.topic)))

@@ -63,7 +63,6 @@ func TestFilterRefusals(t *testing.T) {
 		"256 of a session":          {list: eight},
 		"257 of a session":          {append(eight[:8:8], only("pg", "x")), wireerr.InvalidFilter},
 		"256 and repeated ones":     {list: append(eight[:8:8], eight[0], eight[3])},
-		"turns between senders":     {[]*aetherv1.TopicFilter{{TopicPrefix: "ga", Fair: true}}, wireerr.NotImplemented},
 		"turns in a log":            {[]*aetherv1.TopicFilter{{TopicPrefix: "event", Fair: true}}, wireerr.InvalidFilter},
 		"turns between competitors": {[]*aetherv1.TopicFilter{{TopicPrefix: "tb", Fair: true}}, wireerr.InvalidFilter},
 		"very many entries":         {make([]*aetherv1.TopicFilter, maxSubscriptions+1), wireerr.InvalidFilter},
@@ -156,7 +155,7 @@ func TestFiltersOfSharedAddresses(t *testing.T) {
 	others.wants("4", "5")
 	all.wants("4", "5")
 	orders.leave()
-	if used := w.r.parts[0].targets["ga::w"].topic.classes.Match([]byte("bill.v2")).Mask(); used != 0 {
+	if used := w.r.parts[0].targets["ga::w"].topic.audience.classes.Match([]byte("bill.v2")).Mask(); used != 0 {
 		t.Errorf("the filters of who has left are still looked at: %b", used)
 	}
 }
@@ -164,10 +163,10 @@ func TestFiltersOfSharedAddresses(t *testing.T) {
 // What a slow reader lost is counted by its own filters (runtime rule 4.2).
 func TestFilteredLossesCountMatchesOnly(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
+	w := setup(t, func(o *Options) { o.Shared.RingBytes = 8 << 10 })
 	from := w.agent("from", client(0))
 	p := &acl.Principal{Kind: acl.Agent, Identity: "ag::w::i::slow", Workspace: "w"}
-	slow := w.join(p, "ag::w::i::slow", delivery.Options{QueueBytes: 4 << 10}, Reads{Shared: []string{"ga::w"}, Filters: takes(t, only("ga", "mine.#"))})
+	slow := w.join(p, "ag::w::i::slow", delivery.Options{}, Reads{Shared: []string{"ga::w"}, Filters: takes(t, only("ga", "mine.#"))})
 	text := strings.Repeat("x", 1000)
 	for range 20 {
 		from.says("ga::w", "mine.v1", text)

@@ -23,11 +23,12 @@ func (s *Subscription) Move(workspace string, shared []string, frame []byte) (to
 	unlock := lockAll(append(slices.Clone(s.listens), joins...))
 	defer unlock()
 	for _, l := range s.listens {
-		l.p.leaveTopic(l.l.topic.Name, l.l)
+		l.p.leaveTopic(l.l.name, l.l)
 	}
-	told = s.box.Turn(frame)
+	s.notices.leave()
+	told = frame == nil || s.box.Urgent(frame)
 	for _, l := range joins {
-		l.p.joinTopic(l.l.topic.Name, l.l)
+		l.p.joinTopic(l.l.name, l.l)
 	}
 	s.listens = joins
 	s.beAddressed(workspace)

@@ -8,14 +8,15 @@ import (
 	"sync"
 
 	"github.com/aether-gateway/gateway/internal/address"
+	"github.com/aether-gateway/gateway/internal/delivery/route"
 	"github.com/aether-gateway/gateway/internal/envelope"
 	"github.com/aether-gateway/gateway/internal/subject"
 )
 
 const (
-	// maxObserved and maxObservedBytes bound what waits for an observer: past
-	// them the oldest is dropped, and counted. A single larger one passes an
-	// empty queue.
+	// maxObserved is how many messages of one source wait for an observer, and
+	// maxObservedBytes what may wait in all: past them the oldest is dropped, and
+	// counted. The largest message has room.
 	maxObserved      = 1024
 	maxObservedBytes = 4 << 20
 	// maxObservers bounds the observers of a gateway; more are refused.
@@ -33,15 +34,26 @@ type Observed struct {
 }
 
 // Observer sees everything that is stored for an address and fits its filter from
-// its beginning on, and takes nothing: no position moves, nobody gets less.
+// its beginning on, and takes nothing: no position moves, nobody gets less. Sources
+// take turns, so that one which floods does not hide the others.
 type Observer struct {
 	wake   chan struct{} // capacity 1
 	filter *subject.Filter
+	queue  *route.Route[Observed]
+}
 
-	mu      sync.Mutex
-	queue   []Observed
-	bytes   int
-	dropped uint64 // not told yet
+func newObserver(maxPayload int) *Observer {
+	o := &Observer{wake: make(chan struct{}, 1)}
+	o.queue = route.New[Observed](route.Options{
+		Budget: max(maxObservedBytes, 2*maxPayload), PerPrincipal: maxObserved,
+		Wake: func() {
+			select {
+			case o.wake <- struct{}{}:
+			default:
+			}
+		},
+	}, nil)
+	return o
 }
 
 // Observe begins to observe what a filter takes of an address; stop ends it.
@@ -58,7 +70,8 @@ func (r *Router) Observe(a address.Address, filter *subject.Filter) (o *Observer
 	}
 	r.observers++
 	r.mu.Unlock()
-	o = &Observer{wake: make(chan struct{}, 1), filter: filter}
+	o = newObserver(r.maxPayload)
+	o.filter = filter
 	p := r.parts[r.placement.Of(name)]
 	p.mu.Lock()
 	if p.observers == nil {
@@ -82,45 +95,24 @@ func (r *Router) Observe(a address.Address, filter *subject.Filter) (o *Observer
 // observe shows an envelope to its observers. The partition's lock is held.
 func (p *partition) observe(v *envelope.View, position int64) {
 	for _, o := range p.observers[string(v.Topic)] {
-		if !o.filter.Match(v.Subject) {
-			continue
+		if o.filter.Match(v.Subject) {
+			o.put(v.Source, Observed{Envelope: bytes.Clone(v.Raw()), Position: uint64(position)})
 		}
-		o.put(Observed{Envelope: bytes.Clone(v.Raw()), Position: uint64(position)})
 	}
 }
 
-func (o *Observer) put(m Observed) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for len(o.queue) > 0 && (len(o.queue) >= maxObserved || o.bytes+len(m.Envelope) > maxObservedBytes) {
-		o.bytes -= len(o.queue[0].Envelope)
-		o.queue[0] = Observed{}
-		o.queue = o.queue[1:]
-		o.dropped++
-	}
-	o.queue = append(o.queue, m)
-	o.bytes += len(m.Envelope)
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
+func (o *Observer) put(source []byte, m Observed) {
+	o.queue.Push(source, route.Cost(len(m.Envelope), 0), m)
 }
 
 // Next waits for the next message. dropped is how many are missing before it.
 // It is called by one goroutine.
 func (o *Observer) Next(ctx context.Context) (m Observed, dropped uint64, err error) {
 	for {
-		o.mu.Lock()
-		if len(o.queue) > 0 {
-			m, o.queue[0] = o.queue[0], Observed{}
-			o.queue = o.queue[1:]
-			o.bytes -= len(m.Envelope)
-			dropped, o.dropped = o.dropped, 0
-			o.mu.Unlock()
+		dropped += o.queue.Gap().Count
+		if m, ok := o.queue.Pop(); ok {
 			return m, dropped, nil
 		}
-		o.queue = nil
-		o.mu.Unlock()
 		select {
 		case <-o.wake:
 		case <-ctx.Done():

@@ -31,7 +31,7 @@ type partition struct {
 	seen   uint64 // the last own origin_seq that the tail has shown
 	stored uint64 // the last own origin_seq that is confirmed
 	tailAt int64  // what the tail has handed on
-	recent ring
+	recent past
 	// handover says that live delivery is possible (delivery rule M3); fence
 	// is the last origin_seq given when it became so.
 	handover bool
@@ -76,7 +76,6 @@ type partition struct {
 	usage *usage.Partition // nil: bytes are not limited
 
 	scratch []byte
-	frame   []byte        // of progress that is shown
 	view    envelope.View // of the tail; the tail's goroutine only
 	live    envelope.View // of senders, under mu
 }
@@ -123,7 +122,7 @@ func (p *partition) up() {
 	p.marker = 0
 	p.upSince = p.r.now()
 	if !p.ready {
-		p.recent = ring{limit: p.recent.limit} // it may begin elsewhere than where it stopped
+		p.recent = past{limit: p.recent.limit} // it may begin elsewhere than where it stopped
 	}
 	p.mark()
 }
@@ -229,7 +228,7 @@ func (p *partition) show(v *envelope.View, position int64) {
 				p.hand(t, v, position, own, found)
 			}
 			if v.Tracking != 0 && !found.again {
-				p.canvass(v, t)
+				p.canvass(v, t, uint64(position))
 			}
 		}
 		if len(p.observers) > 0 && !found.again {

@@ -181,9 +181,9 @@ func TestBroadcasts(t *testing.T) {
 // out is a nack.
 func TestAutoReceiversVote(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
+	w := setup(t, func(o *Options) { o.Shared.RingBytes = 200 })
 	from := w.agent("from", client(100))
-	auto := w.agent("auto", delivery.Options{QueueBytes: 100})
+	auto := w.agent("auto", delivery.Options{})
 	from.tracked("ga::w", "written", all, long)
 	if m := auto.message(); m.GetDeliveryId() != 0 {
 		t.Errorf("got %v: it cannot acknowledge", m)

@@ -2,6 +2,7 @@ package router
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,7 +15,6 @@ import (
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
 	"github.com/aether-gateway/gateway/internal/envelope"
-	"github.com/aether-gateway/gateway/internal/subject"
 	"github.com/aether-gateway/gateway/internal/wireerr"
 )
 
@@ -90,16 +90,43 @@ type addressees struct {
 // locks of the partitions of both workspaces' progress held.
 type addressee struct {
 	box       *delivery.Mailbox
-	topic     delivery.Topic
 	workspace string // where it is; empty: nowhere
 	anywhere  bool   // it is in no workspace, and progress of all may reach it
+
+	mu sync.Mutex
+	// cursor is by what it gets progress of a workspace that it does not listen
+	// to; nil if there was none.
+	cursor *delivery.Cursor
+	left   bool
+}
+
+// push gives the session an update.
+func (a *addressee) push(v *envelope.View, frame []byte, r *Router) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.left {
+		return
+	}
+	if a.cursor == nil {
+		a.cursor = a.box.NewCursor(progressOf(a.workspace))
+		a.cursor.Queue(r.routeOptions())
+	}
+	a.cursor.Push(v.Source, 0, delivery.Shared{Frame: frame})
+}
+
+func (a *addressee) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = true
+	if a.cursor != nil {
+		a.cursor.Leave()
+	}
 }
 
 // beAddressed makes a session known to who addresses progress to it in a
 // workspace.
 func (s *Subscription) beAddressed(workspace string) {
 	a := &addressee{box: s.box, workspace: workspace, anywhere: s.reads.Anywhere}
-	a.topic.Name = progressOf(a.workspace)
 	s.notices = a
 	if s.reads.Identity == "" {
 		return
@@ -154,46 +181,44 @@ func (p *partition) showProgress(v *envelope.View) {
 	if p.r.spaces.over(v.Workspace, v.Era) {
 		return
 	}
-	if cap(p.frame) > 64<<10 {
-		p.frame = nil // one large update must not keep its size for ever
-	}
 	recipient, err := recipientOf(v.Payload)
 	if err != nil {
 		p.r.stats.DamagedEnvelopes.Add(1)
 		return
 	}
-	var listeners []*listener
-	var matched subject.Matched
-	if t := p.targets[string(v.Topic)]; t != nil && t.topic != nil {
-		listeners, matched = t.topic.members, t.topic.classes.Match(v.Subject)
+	var t *topic
+	if target := p.targets[string(v.Topic)]; target != nil {
+		t = target.topic
 	}
 	if len(recipient) == 0 {
-		if len(listeners) > 0 {
-			p.frame = appendProgress(p.frame[:0], v.Payload)
-		}
-		for _, l := range listeners {
-			if string(v.Source) != l.source && l.interest.Takes(matched) {
-				p.shareProgress(l.box, &l.topic)
-			}
+		if t != nil {
+			t.publish(v, t.audience.classes.Match(v.Subject), t.bySource[string(v.Source)], nil, p.r, func() []byte { return progressFrame(v) })
 		}
 		return
 	}
 	if a := p.r.addressees.find(recipient, v.Workspace); a != nil {
-		if !bytes.Equal(v.Source, recipient) {
-			p.frame = appendProgress(p.frame[:0], v.Payload)
-			p.shareProgress(a.box, &a.topic)
+		switch {
+		case bytes.Equal(v.Source, recipient):
+		case t != nil && t.bySource[string(recipient)] != nil && t.bySource[string(recipient)].box == a.box:
+			// In the order of what all get.
+			t.only(v, progressFrame(v), []*listener{t.bySource[string(recipient)]}, p.r)
+		default:
+			a.push(v, progressFrame(v), p.r)
+			p.r.stats.Shared.Add(1)
 		}
 		return
 	}
-	if !bytes.HasPrefix(recipient, userPrefix) {
+	if t == nil || !bytes.HasPrefix(recipient, userPrefix) {
 		return
 	}
-	// All windows of a user, who do not report.
-	p.frame = appendProgress(p.frame[:0], v.Payload)
-	for _, l := range listeners {
+	var windows []*listener // of a user, who does not report
+	for _, l := range t.members {
 		if l.isWindowOf(recipient) {
-			p.shareProgress(l.box, &l.topic)
+			windows = append(windows, l)
 		}
+	}
+	if len(windows) > 0 {
+		t.only(v, progressFrame(v), windows, p.r)
 	}
 }
 
@@ -203,21 +228,16 @@ func (l *listener) isWindowOf(user []byte) bool {
 	return len(l.source) > n+2 && l.source[:n] == string(user) && l.source[n:n+2] == "::"
 }
 
-// shareProgress hands the update in p.frame over.
-func (p *partition) shareProgress(box *delivery.Mailbox, t *delivery.Topic) {
-	box.Shared(t, p.frame)
-	p.r.stats.Shared.Add(1)
-}
-
 const (
 	fieldProgressUpdate = 16 // DownstreamMessage.progress_update
 	fieldRecipient      = 11 // ProgressUpdate.recipient
 )
 
-// appendProgress appends the frame of a stored update, which is encoded.
-func appendProgress(dst, update []byte) []byte {
-	dst = protowire.AppendTag(dst, fieldProgressUpdate, protowire.BytesType)
-	return protowire.AppendBytes(dst, update)
+// progressFrame is the frame of a stored update, which is encoded.
+func progressFrame(v *envelope.View) []byte {
+	const header = 2 + binary.MaxVarintLen64
+	dst := protowire.AppendTag(make([]byte, 0, header+len(v.Payload)), fieldProgressUpdate, protowire.BytesType)
+	return protowire.AppendBytes(dst, v.Payload)
 }
 
 var errUpdate = errors.New("router: no ProgressUpdate")

@@ -12,9 +12,9 @@ const none int64 = -1
 // endOf returns the last position that an entry can have.
 func endOf(offset uint64) int64 { return int64(streams.At(offset, 1023)) }
 
-// ring keeps the recent entries of a partition, so that a session that is
+// past is a ring that keeps the recent entries of a partition, so that a session that is
 // slightly behind needs no reader of its own. Entries are evicted whole.
-type ring struct {
+type past struct {
 	entries []streams.Entry
 	glances []*glance // of each entry; nil: nobody has read it
 	bytes   int
@@ -24,7 +24,7 @@ type ring struct {
 	floor int64
 }
 
-func (r *ring) add(e streams.Entry) {
+func (r *past) add(e streams.Entry) {
 	if len(r.entries) == 0 {
 		r.floor = int64(streams.At(e.Offset, 0)) - 1
 	}
@@ -44,7 +44,7 @@ func (r *ring) add(e streams.Entry) {
 }
 
 // truncate keeps the first n entries.
-func (r *ring) truncate(n int) {
+func (r *past) truncate(n int) {
 	for _, e := range r.entries[n:] {
 		r.bytes -= len(e.Data)
 	}
@@ -55,11 +55,11 @@ func (r *ring) truncate(n int) {
 
 // covers reports whether everything after a position is in the ring, or is
 // yet to come.
-func (r *ring) covers(at int64) bool { return len(r.entries) > 0 && at >= r.floor }
+func (r *past) covers(at int64) bool { return len(r.entries) > 0 && at >= r.floor }
 
 // after returns the first entry that has something after a position which the
 // ring covers.
-func (r *ring) after(at int64) (streams.Entry, *glance, bool) {
+func (r *past) after(at int64) (streams.Entry, *glance, bool) {
 	i := r.index(at)
 	if i == len(r.entries) {
 		return streams.Entry{}, nil, false
@@ -70,12 +70,12 @@ func (r *ring) after(at int64) (streams.Entry, *glance, bool) {
 	return r.entries[i], r.glances[i], true
 }
 
-func (r *ring) index(at int64) int {
+func (r *past) index(at int64) int {
 	return sort.Search(len(r.entries), func(i int) bool { return endOf(r.entries[i].Offset) > at })
 }
 
 // entry returns the entry of an offset.
-func (r *ring) entry(offset uint64) (streams.Entry, bool) {
+func (r *past) entry(offset uint64) (streams.Entry, bool) {
 	i := sort.Search(len(r.entries), func(i int) bool { return r.entries[i].Offset >= offset })
 	if i == len(r.entries) || r.entries[i].Offset != offset {
 		return streams.Entry{}, false

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/claims"
+	"github.com/aether-gateway/gateway/internal/delivery/ring"
+	"github.com/aether-gateway/gateway/internal/delivery/route"
 	"github.com/aether-gateway/gateway/internal/mirror"
 	"github.com/aether-gateway/gateway/internal/policy"
 	"github.com/aether-gateway/gateway/internal/presence"
@@ -100,7 +102,20 @@ type Options struct {
 	// Stored keeps how many bytes there are; nil: only what comes is counted.
 	Stored store.Stored
 
+	// Shared bounds what waits of shared addresses.
+	Shared Shared
+
 	lookbackTime time.Duration // for tests
+}
+
+// Shared bounds what waits of shared addresses (runtime rules 3 and 4). Zero
+// values are the defaults of packages ring and route.
+type Shared struct {
+	// RingMessages and RingBytes bound the ring of each address.
+	RingMessages, RingBytes int
+	// RouteMessages bounds what waits of one principal in a route, RouteBytes a
+	// route, RoutePrincipals how many have a turn of their own there.
+	RouteMessages, RouteBytes, RoutePrincipals int
 }
 
 // Router moves messages. All methods are safe for concurrent use.
@@ -111,6 +126,9 @@ type Router struct {
 	log        *slog.Logger
 	now        func() time.Time
 	maxPayload int
+	shared     Shared
+	rings      ring.Counters
+	routes     route.Counters
 	origin     uint64
 	// publishTimeout is how long a send may wait to be published, and then for
 	// its outcome.
@@ -173,7 +191,7 @@ type Router struct {
 func New(o Options) *Router {
 	r := &Router{
 		tracer: o.Tracer, driver: o.Driver, placement: o.Placement, positions: o.Positions, log: o.Logger, now: o.Now,
-		maxPayload: o.MaxPayload, subs: map[*Subscription]struct{}{},
+		maxPayload: o.MaxPayload, shared: o.Shared, subs: map[*Subscription]struct{}{},
 		unready: o.Placement.Count() + 1, ready: make(chan struct{}), fetching: make(chan struct{}, 4),
 		scanning: make(chan struct{}, maxScans),
 	}

@@ -152,9 +152,7 @@ func (r *Router) Subscribe(ctx context.Context, box *delivery.Mailbox, reads Rea
 
 // listener is what the session hears a shared address by.
 func (s *Subscription) listener(name string) *listener {
-	return &listener{
-		box: s.box, topic: delivery.Topic{Name: name}, source: s.reads.Identity, echo: s.reads.Echo, filter: s.reads.Filters.of(name),
-	}
+	return newListener(name, s.box, &s.reads)
 }
 
 // open adds the inbox of one exclusive address, at its committed position.
@@ -344,8 +342,9 @@ type Leaving struct {
 func (s *Subscription) Leave(ctx context.Context, how Leaving) {
 	s.r.unregister(s)
 	s.r.addressees.drop(s.reads.Identity, s.notices)
+	s.notices.leave()
 	for _, l := range s.listens {
-		l.p.unlisten(l.l.topic.Name, l.l)
+		l.p.unlisten(l.l.name, l.l)
 	}
 	s.unwatch()
 	for _, in := range s.inboxes {

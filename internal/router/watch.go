@@ -7,6 +7,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/acl"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery"
+	"github.com/aether-gateway/gateway/internal/delivery/ring"
 	"github.com/aether-gateway/gateway/internal/envelope"
 	"github.com/aether-gateway/gateway/internal/subject"
 	"github.com/aether-gateway/gateway/internal/wireerr"
@@ -47,7 +48,7 @@ func (r *Router) MayFilter(p *acl.Principal, f *Filters) *wireerr.Error {
 type watchers struct {
 	list    []*watcher
 	classes subject.Classes
-	frame   []byte // scratch
+	rings   map[string]*watched // by address; at most maxWatched, and one for all others
 }
 
 // watcher is one observer in one partition.
@@ -57,21 +58,43 @@ type watcher struct {
 	principal acl.Principal
 	filter    *subject.Filter
 	interest  subject.Interest
-	topics    map[string]*delivery.Topic // at most maxWatched
-	others    delivery.Topic             // of what has no place in it
 }
 
-// topicOf is where losses of an address are counted.
-func (w *watcher) topicOf(name []byte) *delivery.Topic {
-	if t := w.topics[string(name)]; t != nil {
-		return t
+// watched is the ring of one address for its observers, who join it with what
+// they see first of it.
+type watched struct {
+	ring    *delivery.Ring
+	cursors map[*watcher]*delivery.Cursor
+}
+
+// ringOf is by what an address is observed.
+func (all *watchers) ringOf(topic []byte, r *Router) (name string, at *watched) {
+	if at = all.rings[string(topic)]; at != nil {
+		return string(topic), at
 	}
-	if len(w.topics) >= maxWatched {
-		return &w.others
+	name = string(topic)
+	if len(all.rings) >= maxWatched {
+		name = address.PrefixTaskBroadcast.String()
 	}
-	t := &delivery.Topic{Name: string(name)}
-	w.topics[t.Name] = t
-	return t
+	if at = all.rings[name]; at == nil {
+		if all.rings == nil {
+			all.rings = map[string]*watched{}
+		}
+		at = &watched{r.newRing(), map[*watcher]*delivery.Cursor{}}
+		all.rings[name] = at
+	}
+	return name, at
+}
+
+// cursorOf is a watcher's place in a ring.
+func (at *watched) cursorOf(w *watcher, name string) *delivery.Cursor {
+	c := at.cursors[w]
+	if c == nil {
+		c = w.box.NewCursor(name)
+		c.Follow(at.ring, ring.Join{Class: ring.Every})
+		at.cursors[w] = c
+	}
+	return c
 }
 
 // watch begins to observe, or ends it, or changes what is taken, as the filters
@@ -87,8 +110,7 @@ func (s *Subscription) watch(f *Filters) {
 		if i < 0 {
 			i = len(s.watches)
 			s.watches = append(s.watches, &watcher{
-				p: p, box: s.box, principal: s.reads.Observer, topics: map[string]*delivery.Topic{},
-				others: delivery.Topic{Name: address.PrefixTaskBroadcast.String()},
+				p: p, box: s.box, principal: s.reads.Observer,
 			})
 		}
 		s.watches[i].join(filter)
@@ -124,6 +146,15 @@ func (w *watcher) leave() {
 		all.list = slices.Delete(all.list, i, i+1)
 		all.classes.Leave(w.interest)
 	}
+	for name, at := range all.rings {
+		if c := at.cursors[w]; c != nil {
+			c.Leave()
+			delete(at.cursors, w)
+		}
+		if len(at.cursors) == 0 {
+			delete(all.rings, name)
+		}
+	}
 }
 
 // show gives a message that workers compete for to those who may observe it. The
@@ -137,19 +168,24 @@ func (all *watchers) show(v *envelope.View, position int64, r *Router) {
 		return
 	}
 	matched := all.classes.Match(v.Subject)
-	encoded := false
+	var readers []*ring.Reader[delivery.Shared]
+	var name string
+	var at *watched
 	for _, w := range all.list {
 		if !w.interest.Takes(matched) || !r.rules.Allows(&w.principal, acl.ActionObserve, to) {
 			continue
 		}
-		if !encoded {
-			all.frame = v.AppendFrame(all.frame[:0], envelope.Delivery{Position: uint64(position), Known: true})
-			encoded = true
+		if at == nil {
+			name, at = all.ringOf(v.Topic, r)
 		}
-		w.box.Shared(w.topicOf(v.Topic), all.frame)
-		r.stats.Shared.Add(1)
+		if rd := at.cursorOf(w, name).Reader(); rd != nil {
+			readers = append(readers, rd)
+		}
 	}
-	if cap(all.frame) > 64<<10 {
-		all.frame = nil // one large message must not keep its size for ever
+	if len(readers) == 0 {
+		return
 	}
+	s := delivery.Shared{Frame: frameOf(v, uint64(position))}
+	at.ring.Publish(ring.Message[delivery.Shared]{Item: s, Size: len(s.Frame), Only: readers})
+	r.stats.Shared.Add(uint64(len(readers)))
 }

@@ -128,6 +128,7 @@ func (rd *Reader[T]) Read(dst []T, n, bytes int) (_ []T, lag Lag, more, closed b
 		rd.park()
 	}
 	r.release()
+	r.report()
 	if !full && r.closed {
 		rd.leave()
 		return dst, lag, false, true
@@ -224,6 +225,7 @@ func (rd *Reader[T]) leave() {
 	}
 	r.readers--
 	r.release()
+	r.report()
 	if r.readers == 0 {
 		r.slots = nil
 	}

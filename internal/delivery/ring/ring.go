@@ -3,6 +3,7 @@ package ring
 import (
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -25,6 +26,16 @@ type Options[T any] struct {
 	// before a reader who takes it has read it. It is called with the ring's lock
 	// held, and must not call the ring.
 	Missed func(rd *Reader[T], item T)
+	// Counters, if set, are counted in, beside those of other rings.
+	Counters *Counters
+}
+
+// Counters are what several rings have done together, and hold now. The zero
+// value is ready; it must not be copied.
+type Counters struct {
+	// Lagged is how often a reader fell off the tail.
+	Lagged          atomic.Uint64
+	Messages, Bytes atomic.Int64
 }
 
 // Message is what is published.
@@ -86,8 +97,8 @@ type Ring[T any] struct {
 	loose []*Reader[T]
 	// lagging readers stand before the tail.
 	lagging list[T]
-	// counters for [Ring.Stats]
-	lagged uint64
+	lagged  uint64
+	counted Stats // what Counters know
 }
 
 // New returns an empty ring.
@@ -147,7 +158,28 @@ func (r *Ring[T]) Publish(m Message[T]) (number uint64, ok bool) {
 	r.head++
 	r.wake(s, number)
 	r.release()
+	r.report()
 	return number, true
+}
+
+// report brings the common counters up to date.
+func (r *Ring[T]) report() {
+	c := r.opts.Counters
+	if c == nil {
+		return
+	}
+	if n := int(r.head-r.tail) - r.counted.Messages; n != 0 {
+		c.Messages.Add(int64(n))
+		r.counted.Messages += n
+	}
+	if n := r.bytes - r.counted.Bytes; n != 0 {
+		c.Bytes.Add(int64(n))
+		r.counted.Bytes += n
+	}
+	if n := r.lagged - r.counted.Lagged; n != 0 {
+		c.Lagged.Add(n)
+		r.counted.Lagged += n
+	}
 }
 
 // count counts a message for its classes. Classes that nobody was ever in need

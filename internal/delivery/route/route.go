@@ -3,6 +3,7 @@ package route
 import (
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 )
 
 // Defaults of [Options].
@@ -45,6 +46,19 @@ type Options struct {
 	// everything, and not again before it has. It may be nil; it is called with
 	// the route's lock held and must not call the route.
 	Wake func()
+	// Counters, if set, are counted in, beside those of other routes.
+	Counters *Counters
+}
+
+// Counters are what several routes have done together, and hold now. The zero
+// value is ready; it must not be copied.
+type Counters struct {
+	// Evicted and Oversize are by class of the principal.
+	Evicted, Oversize [Classes]atomic.Uint64
+	// Starved is how many visits did not serve a bucket, because its next message
+	// was too large for what it had saved.
+	Starved           atomic.Uint64
+	Principals, Bytes atomic.Int64
 }
 
 func (o Options) withDefaults() Options {
@@ -80,9 +94,10 @@ type Result struct {
 
 // Gap is what the reader has lost and was not told.
 type Gap struct {
-	// Count and Bytes are messages that were pushed out, and what they cost.
+	// Count and Bytes are messages that were pushed out, or refused because they
+	// are above the whole budget, and what they cost.
 	Count, Bytes uint64
-	// Oversize is how many more were above the whole budget.
+	// Oversize is how many of them were refused.
 	Oversize uint64
 }
 
@@ -98,8 +113,9 @@ type Stats struct {
 
 // Route is one reader's queue. All methods are safe for concurrent use.
 type Route[T any] struct {
-	opts Options
-	seed maphash.Seed
+	opts    Options
+	seed    maphash.Seed
+	evicted func(T) // nil: nobody is told
 
 	mu     sync.Mutex
 	shut   bool
@@ -118,9 +134,9 @@ type Route[T any] struct {
 	current *bucket
 	granted bool
 
-	gap                Gap
-	evicted, oversizes [Classes]uint64
-	starved            uint64
+	gap     Gap
+	stats   Stats // what it has done
+	counted Stats // what of it and of what is held Counters know
 }
 
 const none int32 = -1
@@ -149,10 +165,12 @@ type bucket struct {
 	next, prev  *bucket // the rotation
 }
 
-// New returns an empty route.
-func New[T any](o Options) *Route[T] {
+// New returns an empty route. evicted, if set, is told of each message that is
+// pushed out or forgotten; it is called with the route's lock held and must not
+// call the route.
+func New[T any](o Options, evicted func(T)) *Route[T] {
 	return &Route[T]{
-		opts: o.withDefaults(), seed: maphash.MakeSeed(), shut: o.Shut, asleep: true,
+		opts: o.withDefaults(), seed: maphash.MakeSeed(), evicted: evicted, shut: o.Shut, asleep: true,
 		free: none, oldest: none, newest: none,
 	}
 }
@@ -183,8 +201,11 @@ func (r *Route[T]) Push(principal []byte, cost int, item T) (res Result) {
 	case !r.opts.Scope.takes(principal):
 		return Result{Reject: Foreign}
 	case cost > r.opts.Budget:
-		r.oversizes[ClassOf(principal)]++
+		r.stats.Oversize[ClassOf(principal)]++
 		r.gap.Oversize++
+		r.gap.Count++
+		r.gap.Bytes += uint64(cost)
+		r.report()
 		return Result{Reject: Oversize, Woke: r.wake()}
 	}
 	for r.bytes+cost > r.opts.Budget {
@@ -198,6 +219,7 @@ func (r *Route[T]) Push(principal []byte, cost int, item T) (res Result) {
 		b = r.bucket(principal) // it may have been emptied
 	}
 	r.append(b, cost, item)
+	r.report()
 	res.Woke = r.wake()
 	return res
 }
@@ -228,10 +250,40 @@ func (r *Route[T]) victim() *bucket {
 }
 
 func (r *Route[T]) evict(b *bucket) {
-	r.evicted[b.class]++
+	r.stats.Evicted[b.class]++
 	r.gap.Count++
 	r.gap.Bytes += uint64(r.nodes[b.first].cost)
-	r.remove(b)
+	if item := r.remove(b); r.evicted != nil {
+		r.evicted(item)
+	}
+}
+
+// report brings the common counters up to date.
+func (r *Route[T]) report() {
+	c := r.opts.Counters
+	if c == nil {
+		return
+	}
+	for class := range Classes {
+		add(&c.Evicted[class], r.stats.Evicted[class], &r.counted.Evicted[class])
+		add(&c.Oversize[class], r.stats.Oversize[class], &r.counted.Oversize[class])
+	}
+	add(&c.Starved, r.stats.Starved, &r.counted.Starved)
+	if n := r.buckets - r.counted.Principals; n != 0 {
+		c.Principals.Add(int64(n))
+		r.counted.Principals = r.buckets
+	}
+	if n := r.bytes - r.counted.Bytes; n != 0 {
+		c.Bytes.Add(int64(n))
+		r.counted.Bytes = r.bytes
+	}
+}
+
+func add(to *atomic.Uint64, is uint64, was *uint64) {
+	if is != *was {
+		to.Add(is - *was)
+		*was = is
+	}
 }
 
 // Pop takes the message whose turn it is. Without one the reader is woken when
@@ -244,7 +296,27 @@ func (r *Route[T]) Pop() (item T, ok bool) {
 		r.asleep = true
 		return item, false
 	}
-	return r.serve(b), true
+	item = r.serve(b)
+	r.report()
+	return item, true
+}
+
+// Take appends to dst the messages whose turn it is: n at most, and no more once
+// they cost so many bytes. Without more the reader is woken when there is.
+func (r *Route[T]) Take(dst []T, n, bytes int) (_ []T, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ; n > 0 && bytes > 0; n-- {
+		b := r.turn(r.opts.Budget)
+		if b == nil {
+			break
+		}
+		bytes -= r.nodes[b.first].cost
+		dst = append(dst, r.serve(b))
+	}
+	r.report()
+	r.asleep = r.messages == 0
+	return dst, !r.asleep
 }
 
 // Drain appends to dst what is to be read next, as far as it costs no more than
@@ -261,6 +333,7 @@ func (r *Route[T]) Drain(dst []T, n, budget int) (_ []T, bytes int, more bool) {
 		bytes += r.nodes[b.first].cost
 		dst = append(dst, r.serve(b))
 	}
+	r.report()
 	r.asleep = r.messages == 0
 	return dst, bytes, !r.asleep
 }
@@ -288,7 +361,7 @@ func (r *Route[T]) turn(limit int) *bucket {
 			if head <= b.deficit {
 				return b
 			}
-			r.starved++
+			r.stats.Starved++
 		}
 		r.current, r.granted = b.next, false
 	}
@@ -314,17 +387,23 @@ func (r *Route[T]) Gap() Gap {
 func (r *Route[T]) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Stats{r.messages, r.bytes, r.buckets, r.evicted, r.oversizes, r.starved}
+	s := r.stats
+	s.Messages, s.Bytes, s.Principals = r.messages, r.bytes, r.buckets
+	return s
 }
 
 // Clear forgets what waits, and what was lost.
 func (r *Route[T]) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for i := r.oldest; i != none && r.evicted != nil; i = r.nodes[i].newer {
+		r.evicted(r.nodes[i].item)
+	}
 	r.nodes, r.free, r.oldest, r.newest = nil, none, none, none
 	r.messages, r.bytes, r.buckets = 0, 0, 0
 	r.table, r.spare, r.current = nil, nil, nil
 	r.gap = Gap{}
+	r.report()
 }
 
 // Each calls f for what waits, the oldest first. f must not call the route.

@@ -16,7 +16,7 @@ func names(n int) [][]byte {
 // filled is a route in which each principal has something waiting, and as much
 // as fits in all.
 func filled(principals [][]byte, each int) *Route[int] {
-	r := New[int](Options{Budget: len(principals) * each * 1000, Principals: len(principals)})
+	r := New[int](Options{Budget: len(principals) * each * 1000, Principals: len(principals)}, nil)
 	for range each {
 		for _, p := range principals {
 			r.Push(p, 1000, 0)
@@ -45,7 +45,7 @@ func TestAllocatesNothing(t *testing.T) {
 func TestByteFairness(t *testing.T) {
 	t.Parallel()
 	principals := names(100)
-	r := New[int](Options{Budget: 1 << 30, PerPrincipal: 1 << 20})
+	r := New[int](Options{Budget: 1 << 30, PerPrincipal: 1 << 20}, nil)
 	cost := func(i int) int { return 1 << 10 << (6 * (i % 2)) }
 	for i, p := range principals {
 		for sent := 0; sent < 4<<20; sent += cost(i) {
@@ -73,7 +73,7 @@ func TestByteFairness(t *testing.T) {
 // A route can be opened shut, and let messages in from one moment on.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	r := New[string](Options{Shut: true})
+	r := New[string](Options{Shut: true}, nil)
 	if res := r.Push(nil, 1, "a"); res.Reject != AtGate || res.Woke {
 		t.Fatalf("got %+v", res)
 	}
@@ -118,7 +118,7 @@ func BenchmarkPush(b *testing.B) {
 	for _, n := range []int{1, 5000} {
 		p := names(n)
 		b.Run(fmt.Sprint("evicting/principals=", n), func(b *testing.B) {
-			r := New[int](Options{Budget: 10_000 * 1000, Principals: n})
+			r := New[int](Options{Budget: 10_000 * 1000, Principals: n}, nil)
 			for i := range 20_000 {
 				r.Push(p[i%n], 1000, 0)
 			}
@@ -128,7 +128,7 @@ func BenchmarkPush(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprint("roomy/principals=", n), func(b *testing.B) {
-			r := New[int](Options{Budget: 1 << 40, Principals: n, PerPrincipal: 1 << 30})
+			r := New[int](Options{Budget: 1 << 40, Principals: n, PerPrincipal: 1 << 30}, nil)
 			for i := range 20_000 {
 				r.Push(p[i%n], 1000, 0)
 			}
