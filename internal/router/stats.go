@@ -1,6 +1,11 @@
 package router
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/aether-gateway/gateway/internal/delivery/ring"
+	"github.com/aether-gateway/gateway/internal/delivery/route"
+)
 
 // Stats are the router's counters since it started.
 type Stats struct {
@@ -32,3 +37,9 @@ type Stats struct {
 	// DamagedEnvelopes and DamagedEntries count what could not be read.
 	DamagedEnvelopes, DamagedEntries atomic.Uint64
 }
+
+// Fairness counts what routes have done: fair subscriptions, metrics.
+func (r *Router) Fairness() *route.Counters { return &r.routes }
+
+// Rings counts what the rings of shared addresses have done.
+func (r *Router) Rings() *ring.Counters { return &r.rings }

@@ -207,6 +207,7 @@ func (m *Manager) open(st Stream, init *aetherv1.InitConnection) (*Session, erro
 		m.release(s)
 		return nil, err
 	}
+	mailbox.Lagged = s.lagged
 	s.box = delivery.NewMailbox(mailbox)
 	s.sender = m.o.Router.NewSender(&s.principal, s.identity, s.lease, s.box, s.slow)
 	s.sender.Limit(s.account)

@@ -117,6 +117,14 @@ func (s *Session) slow() {
 	s.end(cause{err: status.Error(codes.ResourceExhausted, "the client does not read the answers to what it sends")})
 }
 
+// lagged ends the session of a client that is too slow for a topic whose slow
+// readers are not to be let off with a loss. It does not wait.
+func (s *Session) lagged(topic string) {
+	s.m.stats.SlowReaders.Add(1)
+	s.gap(router.Gap{Topic: topic, Reason: router.GapLagged})
+	s.end(cause{err: status.Errorf(codes.ResourceExhausted, "the client is too slow for %s", topic), flush: true})
+}
+
 func (s *Session) urgent(frame []byte) {
 	if !s.box.Urgent(frame) {
 		s.slow()
