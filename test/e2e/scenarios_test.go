@@ -37,6 +37,7 @@ var scenarios = []struct {
 	{"nack and leave", testNackAndLeave},
 	{"bad acks", testBadAcks},
 	{"lagging", testLagging},
+	{"fair", testFair},
 	{"mute reader", testMuteReader},
 	{"greeting", testGreeting},
 	{"duplicate identity", testDuplicateIdentity},
