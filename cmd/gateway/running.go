@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aether-gateway/gateway/internal/config"
+	"github.com/aether-gateway/gateway/internal/delivery/route"
 	"github.com/aether-gateway/gateway/internal/gateway"
 	"github.com/aether-gateway/gateway/internal/kv"
 	"github.com/aether-gateway/gateway/internal/limits"
@@ -103,6 +104,10 @@ func (g *running) start(ctx context.Context, b *backend, lis net.Listener, c *cr
 		Presence: b.presence, Boot: b.boot,
 		Name: instanceID(cfg), Records: b.positions, AuditRetention: cfg.Audit.Retention,
 		MaxPayload: int(cfg.MaxPayload), RingBytes: int(cfg.Streams.RecentBytes), Retention: cfg.Streams.Retention.MaxAge,
+		Shared: router.Shared{
+			RingMessages: int(cfg.Runtime.Ring.Messages), RingBytes: int(cfg.Runtime.Ring.Bytes),
+			RouteMessages: int(cfg.Runtime.Route.Messages), RouteBytes: int(cfg.Runtime.Route.Bytes), RoutePrincipals: int(cfg.Runtime.Route.Principals),
+		},
 		Limits: limitsOf(cfg), ByteQuota: int64(cfg.Limits.StoredBytesPerWorkspace), AddressQuota: int(cfg.Limits.AddressesPerWorkspace), Stored: b.positions,
 		Routes: cfg.Routes, Topics: cfg.Topics, Tracer: g.tracer,
 		Keys: kv.Options{
@@ -257,7 +262,11 @@ func (g *running) counts() metrics.Counts {
 	limited := core.Limits.Refused()
 	done, failed := core.Admin.Actions()
 	recorded := core.Audit.Stats()
+	routes, rings := core.Router.Fairness(), core.Router.Rings()
 	c := metrics.Counts{
+		RouteEvicted: byClass(&routes.Evicted), RouteOversize: byClass(&routes.Oversize), RouteStarved: routes.Starved.Load(),
+		RoutePrincipals: routes.Principals.Load(), RouteBytes: routes.Bytes.Load(),
+		RingLagged: rings.Lagged.Load(), RingMessages: rings.Messages.Load(), RingBytes: rings.Bytes.Load(),
 		Refusals: core.Sessions.Refusals(), ActionsDone: done, ActionsFailed: failed,
 		AuditEvents: recorded.Recorded, AuditOverflowed: recorded.Overflowed, AuditFailures: recorded.Failures,
 		Ready: g.ready.Load(), Sessions: core.Sessions.Count(),
@@ -295,6 +304,14 @@ func loaded(list ...*atomic.Uint64) []uint64 {
 		all[i] = x.Load()
 	}
 	return all
+}
+
+func byClass(counters *[route.Classes]atomic.Uint64) []uint64 {
+	list := make([]uint64, len(counters))
+	for class := range counters {
+		list[class] = counters[class].Load()
+	}
+	return list
 }
 
 // watch asks the checks often enough for the log, the metrics and the gRPC

@@ -324,12 +324,12 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Runtime.MaxBytes },
 	},
 	{
-		Name: "runtime.ring.messages", Type: TypeInt, Default: "1024", Min: 2, Max: 1 << 20, Later: fixed,
-		Doc:   "Messages that an address keeps for readers who share it and are behind, if no topic is declared for it; rounded up to a power of two.",
+		Name: "runtime.ring.messages", Type: TypeInt, Default: "1024", Min: 2, Max: 1 << 20,
+		Doc:   "Messages that an address keeps for readers who share it and are behind; rounded up to a power of two.",
 		field: func(c *Config) any { return &c.Runtime.Ring.Messages },
 	},
 	{
-		Name: "runtime.ring.bytes", Type: TypeSize, Default: "4MiB", Min: 64 * kib, Max: 1 * gib, Later: fixed,
+		Name: "runtime.ring.bytes", Type: TypeSize, Default: "4MiB", Min: 64 * kib, Max: 1 * gib,
 		Doc:   "The same in bytes.",
 		field: func(c *Config) any { return &c.Runtime.Ring.Bytes },
 	},
@@ -349,17 +349,17 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Runtime.Group.MaxAttempts },
 	},
 	{
-		Name: "runtime.route.bytes", Type: TypeSize, Default: "1MiB", Min: 64 * kib, Max: 1 * gib, Later: fixed,
-		Doc:   "What waits for one fair subscription, or one feed, before the oldest is dropped.",
+		Name: "runtime.route.bytes", Type: TypeSize, Default: "1MiB", Min: 64 * kib, Max: 1 * gib,
+		Doc:   "What waits for one fair subscription, or one feed, before the oldest is dropped; never less than the largest message.",
 		field: func(c *Config) any { return &c.Runtime.Route.Bytes },
 	},
 	{
-		Name: "runtime.route.messages", Type: TypeInt, Default: "16384", Min: 1, Max: 1 << 20, Later: fixed,
+		Name: "runtime.route.messages", Type: TypeInt, Default: "16384", Min: 1, Max: 1 << 20,
 		Doc:   "The same for the messages of each sender in it.",
 		field: func(c *Config) any { return &c.Runtime.Route.Messages },
 	},
 	{
-		Name: "runtime.route.principals", Type: TypeInt, Default: "4096", Min: 1, Max: 1 << 20, Later: fixed,
+		Name: "runtime.route.principals", Type: TypeInt, Default: "4096", Min: 1, Max: 1 << 20,
 		Doc:   "Senders that have a queue of their own in it; the others share one.",
 		field: func(c *Config) any { return &c.Runtime.Route.Principals },
 	},

@@ -99,6 +99,7 @@ type Options struct {
 
 	MaxPayload     int
 	RingBytes      int
+	Shared         router.Shared // what waits of shared addresses
 	PublishTimeout time.Duration
 	Retention      time.Duration
 	// ByteQuota and AddressQuota are what a workspace may keep; 0 is no limit.
@@ -202,7 +203,7 @@ func New(o Options) *Gateway {
 		Driver: o.Driver, Placement: o.Placement, Positions: o.Positions, Members: o.Members, Feed: o.Feed, Rules: o.Rules, MaxRules: o.MaxRules, Logger: o.Logger,
 		Workspaces: o.Workspaces, AutoCreate: o.AutoCreate,
 		Presence: o.Presence, Boot: o.Boot,
-		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, PublishTimeout: o.PublishTimeout,
+		MaxPayload: o.MaxPayload, RingBytes: o.RingBytes, Shared: o.Shared, PublishTimeout: o.PublishTimeout,
 		Retention: o.Retention, ByteQuota: o.ByteQuota, AddressQuota: o.AddressQuota, Stored: o.Stored,
 		Tracer: o.Tracer, Routes: o.Routes, Topics: wiring.NewTable(o.Topics),
 	})

@@ -45,6 +45,14 @@ type Counts struct {
 	Forwarded, ForwardsRefused               uint64 // what routes take, by outcome
 	DamagedEntries, DamagedEnvelopes         uint64
 
+	// RouteEvicted and RouteOversize are messages that fair queues dropped, or had
+	// no room for at all, by the class of their sender in the order of
+	// [SenderClasses].
+	RouteEvicted, RouteOversize                          []uint64
+	RouteStarved                                         uint64
+	RoutePrincipals, RouteBytes, RingMessages, RingBytes int64 // now
+	RingLagged                                           uint64
+
 	// Tasks, Starts and Keys are what became of tasks, of starts, and of operations
 	// on keys and checkpoints, in the order of [TaskEvents], [StartEvents] and
 	// [KeyOutcomes]; nil where the gateway has none.
@@ -252,12 +260,53 @@ var table = []metric{
 	},
 	{
 		Family{
+			Name: "aether_route_evicted_total", Type: "counter", Help: "Messages that fair queues (metrics, fair subscriptions) dropped because their reader was too slow, by whose they were.",
+			Label: "sender", Values: SenderClasses,
+		},
+		each(SenderClasses, func(c *Counts) []uint64 { return c.RouteEvicted }),
+	},
+	{
+		Family{
+			Name: "aether_route_oversize_total", Type: "counter", Help: "Messages that are larger than a fair queue may be, by whose they were.",
+			Label: "sender", Values: SenderClasses,
+		},
+		each(SenderClasses, func(c *Counts) []uint64 { return c.RouteOversize }),
+	},
+	{
+		Family{Name: "aether_route_starved_total", Type: "counter", Help: "Turns in fair queues that let nothing out, because the sender's next message was larger than its share so far."},
+		numbers(func(c *Counts) uint64 { return c.RouteStarved }),
+	},
+	{
+		Family{Name: "aether_route_senders", Type: "gauge", Help: "Senders of whom something waits in fair queues, counted in each queue."},
+		gauge(func(c *Counts) int64 { return c.RoutePrincipals }),
+	},
+	{
+		Family{Name: "aether_route_bytes", Type: "gauge", Help: "Bytes that wait in fair queues, with 128 for each message."},
+		gauge(func(c *Counts) int64 { return c.RouteBytes }),
+	},
+	{
+		Family{Name: "aether_ring_lagged_total", Type: "counter", Help: "Readers of shared addresses that fell behind what the address keeps."},
+		numbers(func(c *Counts) uint64 { return c.RingLagged }),
+	},
+	{
+		Family{Name: "aether_ring_messages", Type: "gauge", Help: "Messages of shared addresses that somebody has yet to read; each is there once."},
+		gauge(func(c *Counts) int64 { return c.RingMessages }),
+	},
+	{
+		Family{Name: "aether_ring_bytes", Type: "gauge", Help: "The same in bytes."},
+		gauge(func(c *Counts) int64 { return c.RingBytes }),
+	},
+	{
+		Family{
 			Name: "aether_damaged_total", Type: "counter", Help: "What could not be read in the log.",
 			Label: "what", Values: []string{"entry", "envelope"},
 		},
 		numbers(func(c *Counts) uint64 { return c.DamagedEntries }, func(c *Counts) uint64 { return c.DamagedEnvelopes }),
 	},
 }
+
+// SenderClasses are the kinds of senders that fair queues tell apart.
+var SenderClasses = []string{"system", "user", "agent"}
 
 // RateScopes are those who have rates.
 var RateScopes = []string{"identity", "credential", "workspace"}
@@ -317,6 +366,10 @@ func dependencies() []func(*Counts) float64 {
 		}
 	}
 	return all
+}
+
+func gauge(field func(*Counts) int64) []func(*Counts) float64 {
+	return []func(*Counts) float64{func(c *Counts) float64 { return float64(field(c)) }}
 }
 
 func numbers(fields ...func(*Counts) uint64) []func(*Counts) float64 {

@@ -75,7 +75,7 @@ const maxSkipped = 1024
 
 // skip returns up to where the ring is known to have nothing for an address
 // after a position; the position itself if that is not known.
-func (r *ring) skip(at int64, address uint64) (upTo int64) {
+func (r *past) skip(at int64, address uint64) (upTo int64) {
 	first := r.index(at)
 	for i := first; i < len(r.entries) && i < first+maxSkipped; i++ {
 		g := r.glances[i]

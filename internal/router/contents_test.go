@@ -61,7 +61,7 @@ func TestContents(t *testing.T) {
 // that has something for them.
 func TestRingSkips(t *testing.T) {
 	t.Parallel()
-	r := ring{limit: 1 << 20}
+	r := past{limit: 1 << 20}
 	for offset := range uint64(10) {
 		address := "ag::w::i::others"
 		if offset == 6 {

@@ -21,7 +21,7 @@ func fair(kind string) *aetherv1.TopicFilter {
 // how much it missed. Who asked for nothing gets it in order.
 func TestFairSubscription(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *Options) { o.Shared.RouteBytes = 64 << 10 })
+	w := setup(t, func(o *Options) { o.Shared.RouteBytes, o.MaxPayload = 64<<10, 2000 })
 	slow, plain := w.listener("slow", fair("ga")), w.listener("plain")
 	noisy := w.agent("noisy", client(0))
 	var quiet []*session

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/aether-gateway/gateway/internal/address"
@@ -169,9 +170,13 @@ func (p *partition) joinTopic(name string, l *listener) {
 	t.topic.seat(l, p.r)
 }
 
+// maxFrame is more than a frame has beside its payload.
+const maxFrame = 64 << 10
+
+// routeOptions bounds a route. The largest message has room in it.
 func (r *Router) routeOptions() route.Options {
 	return route.Options{
-		Budget: r.shared.RouteBytes, PerPrincipal: r.shared.RouteMessages, Principals: r.shared.RoutePrincipals, Counters: &r.routes,
+		Budget: max(cmp.Or(r.shared.RouteBytes, route.DefaultBudget), r.maxPayload+maxFrame), PerPrincipal: r.shared.RouteMessages, Principals: r.shared.RoutePrincipals, Counters: &r.routes,
 	}
 }
 
