@@ -11,6 +11,7 @@ import (
 	"github.com/aether-gateway/gateway/internal/delivery/tracker"
 	"github.com/aether-gateway/gateway/internal/envelope"
 	"github.com/aether-gateway/gateway/internal/subject"
+	"github.com/aether-gateway/gateway/internal/wiring"
 )
 
 // topic is a shared address: whoever is connected gets what is sent from now
@@ -22,7 +23,9 @@ type topic struct {
 	members  []*listener
 	bySource map[string]*listener // the latest member of each source
 	audience audience
-	voters   []*listener // of the message that is shown, if it is tracked; scratch
+	// disconnect ends who falls behind what the ring keeps.
+	disconnect bool
+	voters     []*listener // of the message that is shown, if it is tracked; scratch
 }
 
 // listener is one session that listens to a topic.
@@ -185,10 +188,13 @@ func (r *Router) newRing() *delivery.Ring {
 }
 
 func (r *Router) newTopic(name string) *topic {
-	return &topic{
-		name: name, void: r.voidAt(name), ring: r.newRing(),
-		bySource: map[string]*listener{},
+	t := &topic{name: name, void: r.voidAt(name), ring: r.newRing(), bySource: map[string]*listener{}}
+	if a, err := address.Parse(name); err == nil {
+		if s := r.topics.Of(a); s != nil {
+			t.ring, t.disconnect = delivery.NewRing(s.Ring, int(s.Bytes), &r.rings), s.OnLag == wiring.Disconnect
+		}
 	}
+	return t
 }
 
 // seat gives a member its place, by what it takes.
@@ -198,7 +204,7 @@ func (t *topic) seat(l *listener, r *Router) {
 		l.cursor.Queue(r.routeOptions())
 		return
 	}
-	l.cursor.Follow(t.ring, ring.Join{Class: l.class, Match: l.filter.Match})
+	l.cursor.Follow(t.ring, ring.Join{Class: l.class, Match: l.filter.Match, Disconnect: t.disconnect})
 }
 
 // refilter changes what a member takes. What waits for it stays.
