@@ -87,9 +87,9 @@ func spoiled(t *testing.T, defect spoiling, pace time.Duration, rule check.Rule)
 			break
 		}
 	}
-	settle := patience
-	if rule == check.Lost {
-		settle = 3 * time.Second // what never comes is not waited for
+	settle := 3 * time.Second // what a defect has kept back never comes
+	if rule == "" {
+		settle = patience
 	}
 	w.finish(settle)
 	return check.Judge(rec.history())
