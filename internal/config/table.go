@@ -374,7 +374,7 @@ var table = []Key{
 		field: func(c *Config) any { return &c.Runtime.Tracked.Timeout },
 	},
 	{
-		Name: "topics", Type: TypeTopics, Later: "of a declaration, `ack.mode`, `ack.tracking` and `ack.timeout` count; the rest is checked only",
+		Name: "topics", Type: TypeTopics, Later: "what is declared of workers' queues, `observers` and `ack.max_in_flight` are checked only; the rest counts",
 		Doc: "What is declared of topics: a list of `{address: …}`, or of `{prefix: …}`, `{workspace: …}` or both, each with `capacity` (messages; 128), `max_bytes` (4MiB), " +
 			"`on_lag` (`drop_oldest` or `disconnect`), `queue_on_full` (`block` or `drop_newest`), `observers` (of workers' addresses; false) and " +
 			"`ack: {mode: …, tracking: …, max_in_flight: …, timeout: …}` (`first` or `all`; `disabled` or `auto`; 1024; 30s). The most particular declaration counts.",
