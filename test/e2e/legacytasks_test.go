@@ -133,7 +133,6 @@ func testLegacySwitch(t *testing.T, g *gateway) {
 		t.Helper()
 		check(t, u.stream.Send(legacy.SwitchWorkspaceFrame(to)))
 	}
-	tell(first, one, "to nobody")
 	change(one)
 	barrier(u)
 	tell(first, one, "in one")
