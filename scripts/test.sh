@@ -13,8 +13,10 @@ done
 
 # The database engine of the embedded mode, C that was translated to Go, runs three times as
 # long when the detector watches its every access; that it races would show in what calls it.
-# Also for the gateway that tests build.
-export GOFLAGS="${GOFLAGS:+$GOFLAGS }-gcflags=modernc.org/...=-race=false"
+# Also for the gateway that tests build. Only this one package may be left out: it makes no
+# generic code of the standard library, which the linker would share with packages that are
+# watched; the detector then no longer sees what orders their accesses.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-gcflags=modernc.org/sqlite/lib=-race=false"
 
 # Two packages at a time: several of them start a broker.
 run() {
