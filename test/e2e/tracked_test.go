@@ -55,8 +55,8 @@ func testTracked(t *testing.T, d *two) {
 
 	outcome = sender.asks(tracked(to, "one late", all))
 	two.votes("one late", "")
+	one.votes("one late", "") // so this gateway, too, has the message in its order: who comes now is late
 	late := connect(t, d.a, agent(ws, "i", "late"), client(100))
-	one.votes("one late", "")
 	three.votes("one late", "")
 	wantOutcome(t, outcome(), aetherv1.SendReceipt_STATUS_ACKED, "", 3, 3)
 	late.leaves()
