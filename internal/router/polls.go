@@ -452,8 +452,8 @@ func (p *polls) due(swept *time.Time) ([]told, time.Duration) {
 	if p.armed != 0 {
 		wait = max(0, time.Duration(p.armed-now)*time.Millisecond)
 	}
-	if len(p.by) > 0 && p.r.presence != nil {
-		wait = min(wait, pollSweep)
+	if len(p.by) > 0 && p.r.presence != nil && (wait < 0 || wait > pollSweep) {
+		wait = pollSweep
 		p.armed = now + wait.Milliseconds()
 	}
 	return out, wait
