@@ -1,14 +1,10 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	aetherv1 "github.com/aether-gateway/gateway/gen/aether/v1"
 	"github.com/aether-gateway/gateway/internal/address"
 	"github.com/aether-gateway/gateway/internal/delivery/tracker"
 	"github.com/aether-gateway/gateway/internal/streams"
@@ -311,100 +307,6 @@ func (p *polls) tell(w pollWaiter, o tracker.Outcome) {
 	p.rouse()
 }
 
-// elect gives a poll of a shared address or of workers its set: the gateways that
-// live now. The lock is held.
-func (p *polls) elect(o *poll) {
-	list, certain := []string{p.self}, true
-	if p.r.presence != nil {
-		instances, sure := p.r.presence.Instances()
-		list, certain = list[:0], sure
-		for _, i := range instances {
-			list = append(list, i.ID)
-		}
-	}
-	if !certain {
-		p.unsure[o] = struct{}{}
-		return
-	}
-	delete(p.unsure, o)
-	members := make([]tracker.Member, 0, len(list))
-	for _, id := range list {
-		if p.gateways[id] == 0 {
-			p.gateways[id] = p.open.Join()
-		}
-		members = append(members, p.gateways[id])
-	}
-	o.elected = true
-	votes := p.open.Elect(o.ref, members, nil)
-	o.votes = make(map[string]tracker.Vote, len(votes))
-	for i, v := range votes {
-		o.votes[list[i]] = v
-	}
-	for id := range o.reports {
-		p.apply(o, id)
-	}
-}
-
-// take takes what a gateway says of a poll. The lock is held.
-func (p *polls) take(key pollKey, from string, rep report) {
-	o := p.by[key]
-	if o == nil || o.over != nil {
-		return
-	}
-	if o.reports == nil {
-		o.reports = map[string]report{}
-	}
-	o.reports[from] = o.reports[from].then(rep)
-	p.apply(o, from)
-}
-
-// apply lets a report have its effect. Whoever was not elected, because it was not
-// known yet, may only refuse.
-func (p *polls) apply(o *poll, from string) {
-	rep := o.reports[from]
-	v := o.votes[from]
-	one := o.kind != address.Shared
-	if rep.state == voteGone && o.mode == tracker.All {
-		rep.state = voteNacked
-	}
-	switch {
-	case rep.state == voteNacked && (one || o.mode == tracker.First || v == 0):
-		p.open.Decide(o.ref, tracker.Outcome{State: tracker.Nacked, Reason: rep.reason})
-	case rep.state == voteNacked:
-		p.open.Nack(v, rep.reason)
-	case rep.state == voteAcked && (one || o.mode == tracker.First):
-		p.open.Decide(o.ref, tracker.Outcome{State: tracker.Acked})
-	case rep.state == voteGone, rep.eligible == 0 && o.mode == tracker.First:
-		p.open.Gone(v, cmp.Or(rep.reason, tracker.NoEligible))
-	case rep.state == voteAcked, rep.eligible == 0:
-		p.open.Ack(v)
-	}
-}
-
-// sweep looks for gateways that have gone, and elects what could not be before.
-func (p *polls) sweep() {
-	if p.r.presence == nil || len(p.by) == 0 {
-		return
-	}
-	list, certain := p.r.presence.Instances()
-	if !certain {
-		return
-	}
-	for o := range p.unsure {
-		p.elect(o)
-	}
-	live := make(map[string]bool, len(list))
-	for _, i := range list {
-		live[i.ID] = true
-	}
-	for id, m := range p.gateways {
-		if !live[id] {
-			delete(p.gateways, id)
-			p.open.Leave(m, reasonGatewayLost)
-		}
-	}
-}
-
 // run tells outcomes and looks after time.
 func (p *polls) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
@@ -464,76 +366,4 @@ func (r *Router) Polled() int {
 	r.polls.mu.Lock()
 	defer r.polls.mu.Unlock()
 	return len(r.polls.by)
-}
-
-// owe and quit keep which polls a sender waits for. The lock of polls is held.
-func (s *Sender) owe(o *poll) {
-	s.owed.add()
-	if s.polls == nil {
-		s.polls = map[*poll]struct{}{}
-	}
-	s.polls[o] = struct{}{}
-}
-
-func (s *Sender) quit(o *poll) { delete(s.polls, o) }
-
-// conclude tells a sender the outcome of a tracked send.
-func (s *Sender) conclude(t told) {
-	s.permits.Return()
-	frame, err := proto.Marshal(&aetherv1.DownstreamMessage{Payload: &aetherv1.DownstreamMessage_Receipt{Receipt: &aetherv1.SendReceipt{
-		RequestId: t.answer.requestID, MessageId: t.answer.messageID, Status: receiptStatus(t.outcome.State), Reason: t.outcome.Reason,
-		Duplicate: t.duplicate, Acked: t.outcome.Acked, Eligible: t.outcome.Eligible,
-	}}})
-	if err == nil { // every text in it has been checked
-		s.reply(frame)
-	}
-	s.owed.done()
-}
-
-// owed counts the outcomes that a session waits for.
-type owed struct {
-	mu   sync.Mutex
-	n    int
-	none chan struct{} // closed when n is 0; nil if nobody asked
-}
-
-func (o *owed) add() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.n++
-}
-
-func (o *owed) done() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.n--
-	o.announce()
-}
-
-func (o *owed) announce() {
-	if o.n == 0 && o.none != nil {
-		close(o.none)
-		o.none = nil
-	}
-}
-
-// Concluded returns a channel that is closed when every tracked send has its
-// outcome. It is for a session that sends nothing more.
-func (s *Sender) Concluded() <-chan struct{} {
-	s.owed.mu.Lock()
-	defer s.owed.mu.Unlock()
-	c := make(chan struct{})
-	s.owed.none = c
-	s.owed.announce()
-	return c
-}
-
-func receiptStatus(s tracker.State) aetherv1.SendReceipt_Status {
-	switch s {
-	case tracker.Acked:
-		return aetherv1.SendReceipt_STATUS_ACKED
-	case tracker.Nacked:
-		return aetherv1.SendReceipt_STATUS_NACKED
-	}
-	return aetherv1.SendReceipt_STATUS_TIMED_OUT
 }
